@@ -1,0 +1,122 @@
+#include "graph/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "starling/error.h"
+
+namespace starling {
+
+ValueId Graph::add_input(const Shape& shape) {
+  values_.push_back({.shape = shape, .producer = -1, .consumers = {}});
+  inputs_.push_back(static_cast<ValueId>(values_.size()) - 1);
+  return inputs_.back();
+}
+
+ValueId Graph::add(OperatorPtr op, std::vector<ValueId> inputs, std::string name, bool trainable) {
+  const std::string kind = op->kind();
+  if (name.empty()) {
+    const auto same = std::count_if(nodes_.begin(), nodes_.end(),
+                                    [&](const Node& n) { return n.op->kind() == kind; });
+    name = fmt::format("{}_{}", kind, same + 1);
+  }
+  if (std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& n) { return n.name == name; })) {
+    throw input_error(fmt::format("two layers are named \"{}\"", name), "give each layer its own name");
+  }
+
+  Node node{.name = name, .op = op, .operator_id = static_cast<uint32_t>(nodes_.size()),
+            .inputs = std::move(inputs), .trainable = trainable};
+  const std::vector<Shape> shapes = input_shapes(node);
+  Shape output;
+  try {
+    output = op->infer(shapes);
+    node.parameters = op->parameters(shapes);
+    node.moments = op->moments(shapes);
+  } catch (const Error& error) {
+    throw Error(error.cause(), fmt::format("layer {}: {}", name, error.what()), error.hint());
+  }
+  for (ParameterSpec& parameter : node.parameters) parameter.name = name + "." + parameter.name;
+
+  const int index = static_cast<int>(nodes_.size());
+  for (ValueId input : node.inputs) values_[static_cast<size_t>(input)].consumers.push_back(index);
+  values_.push_back({.shape = output, .producer = index, .consumers = {}});
+  node.output = static_cast<ValueId>(values_.size()) - 1;
+  nodes_.push_back(std::move(node));
+  output_ = nodes_.back().output;
+  return output_;
+}
+
+void Graph::set_output(ValueId value) { output_ = value; }
+
+std::vector<Shape> Graph::input_shapes(const Node& node) const {
+  std::vector<Shape> shapes;
+  for (ValueId input : node.inputs) shapes.push_back(value(input).shape);
+  return shapes;
+}
+
+Graph Graph::subgraph(int first, int last) const {
+  Graph part;
+  std::map<ValueId, ValueId> inside;  // of this graph → of the part
+  std::vector<ValueId> leaving;
+  for (int index = first; index < last; ++index) {
+    Node copy = node(index);
+    for (ValueId& input : copy.inputs) {
+      auto [place, is_new] = inside.try_emplace(input, -1);
+      if (is_new) place->second = part.add_input(value(input).shape);
+      input = place->second;
+      part.values_[static_cast<size_t>(input)].consumers.push_back(index - first);
+    }
+    part.values_.push_back({.shape = value(copy.output).shape, .producer = index - first, .consumers = {}});
+    const Value& original = value(copy.output);
+    const bool leaves = copy.output == output_ ||
+                        std::any_of(original.consumers.begin(), original.consumers.end(),
+                                    [&](int consumer) { return consumer >= last; });
+    inside[copy.output] = copy.output = static_cast<ValueId>(part.values_.size()) - 1;
+    if (leaves) leaving.push_back(copy.output);
+    part.nodes_.push_back(std::move(copy));
+  }
+  if (leaving.size() != 1) {
+    throw input_error(fmt::format("layers {} to {} can't be cut out: {} values leave them", node(first).name,
+                                  node(last - 1).name, leaving.size()),
+                      "cut where exactly one value passes from one part to the next");
+  }
+  part.output_ = leaving[0];
+  return part;
+}
+
+Backward differentiate(const Graph& graph, bool input_gradients) {
+  Backward backward;
+  backward.has_gradient.assign(graph.values().size(), false);
+  // A value has a gradient when something that wants one lies before it.
+  if (input_gradients) {
+    for (ValueId input : graph.inputs()) backward.has_gradient[static_cast<size_t>(input)] = true;
+  }
+  const auto has = [&](ValueId id) { return backward.has_gradient[static_cast<size_t>(id)]; };
+  for (const Node& node : graph.nodes()) {
+    const bool own = node.trainable && !node.parameters.empty();
+    if (own || std::any_of(node.inputs.begin(), node.inputs.end(), has)) {
+      backward.has_gradient[static_cast<size_t>(node.output)] = true;
+    }
+  }
+  // It counts only when the output depends on it.
+  std::vector<bool> reaches(graph.values().size(), false);
+  reaches[static_cast<size_t>(graph.output())] = true;
+  for (int index = static_cast<int>(graph.nodes().size()) - 1; index >= 0; --index) {
+    const Node& node = graph.node(index);
+    if (!reaches[static_cast<size_t>(node.output)] || !has(node.output)) continue;
+    Backward::Step step{.node = index, .wants_input = {}, .wants_parameters = node.trainable && !node.parameters.empty()};
+    for (ValueId input : node.inputs) {
+      step.wants_input.push_back(has(input));
+      reaches[static_cast<size_t>(input)] = true;
+    }
+    backward.steps.push_back(std::move(step));
+  }
+  for (size_t id = 0; id < reaches.size(); ++id) {
+    if (!reaches[id]) backward.has_gradient[id] = false;
+  }
+  return backward;
+}
+
+}  // namespace starling

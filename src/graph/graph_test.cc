@@ -1,0 +1,91 @@
+#include "graph/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+OperatorPtr dense(int64_t units) { return std::make_shared<DenseOp>(DenseOp::Options{.units = units}); }
+OperatorPtr relu() { return std::make_shared<ActivationOp>(ActivationKind::kRelu); }
+
+Graph two_layers() {
+  Graph graph;
+  ValueId x = graph.add_input({8});
+  x = graph.add(dense(4), {x});
+  x = graph.add(relu(), {x});
+  graph.add(dense(2), {x});
+  return graph;
+}
+
+TEST(Graph, NamesLayersByKindAndInfersShapes) {
+  const Graph graph = two_layers();
+  EXPECT_EQ(graph.node(0).name, "dense_1");
+  EXPECT_EQ(graph.node(2).name, "dense_2");
+  EXPECT_EQ(graph.node(2).parameters[0].name, "dense_2.weight");
+  EXPECT_EQ(graph.value(graph.output()).shape, (Shape{2}));
+}
+
+TEST(Graph, ErrorNamesTheLayerAndBothShapes) {
+  Graph graph;
+  const ValueId a = graph.add_input({8}), b = graph.add_input({9});
+  try {
+    graph.add(std::make_shared<AddOp>(), {a, b}, "join");
+    FAIL();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("join"), std::string::npos) << message;
+    EXPECT_NE(message.find("8"), std::string::npos) << message;
+    EXPECT_NE(message.find("9"), std::string::npos) << message;
+  }
+}
+
+TEST(Graph, RefusesTwoLayersOfOneName) {
+  Graph graph;
+  const ValueId x = graph.add_input({8});
+  graph.add(dense(4), {x}, "head");
+  EXPECT_THROW(graph.add(dense(4), {x}, "head"), Error);
+}
+
+TEST(Differentiate, LeavesOutWhatNoParameterNeeds) {
+  const Graph graph = two_layers();
+  const Backward backward = differentiate(graph, false);
+  ASSERT_EQ(backward.steps.size(), 3u);
+  EXPECT_EQ(backward.steps[0].node, 2);
+  EXPECT_FALSE(backward.steps[2].wants_input[0]);
+  EXPECT_TRUE(differentiate(graph, true).steps[2].wants_input[0]);
+}
+
+TEST(Differentiate, StopsAtFrozenLayers) {
+  Graph graph;
+  ValueId x = graph.add_input({8});
+  x = graph.add(dense(4), {x}, "frozen", false);
+  graph.add(dense(2), {x});
+  const Backward backward = differentiate(graph, false);
+  ASSERT_EQ(backward.steps.size(), 1u);
+  EXPECT_FALSE(backward.steps[0].wants_input[0]);
+}
+
+TEST(Subgraph, KeepsNamesAndOperatorIds) {
+  const Graph graph = two_layers();
+  const Graph part = graph.subgraph(1, 3);
+  ASSERT_EQ(part.nodes().size(), 2u);
+  EXPECT_EQ(part.node(1).name, "dense_2");
+  EXPECT_EQ(part.node(1).operator_id, 2u);
+  EXPECT_EQ(part.value(part.inputs()[0]).shape, (Shape{4}));
+  EXPECT_EQ(part.value(part.output()).shape, (Shape{2}));
+}
+
+TEST(Subgraph, RefusesACutThroughAResidual) {
+  Graph graph;
+  const ValueId x = graph.add_input({4});
+  const ValueId a = graph.add(dense(4), {x});
+  const ValueId b = graph.add(dense(4), {a});
+  graph.add(std::make_shared<AddOp>(), {a, b});
+  EXPECT_THROW(graph.subgraph(0, 2), Error);
+  EXPECT_NO_THROW(graph.subgraph(0, 3 + 1));
+}
+
+}  // namespace
+}  // namespace starling
