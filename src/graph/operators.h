@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "base/random.h"
 #include "starling/operator.h"
 
 namespace starling {
@@ -79,7 +80,9 @@ class Pool2dOp : public Operator {
 
   std::string kind() const override { return mode == Mode::kMax ? "max_pool2d" : "average_pool2d"; }
   Shape infer(std::span<const Shape> inputs) const override;
-  BackwardNeeds backward_needs() const override { return {.inputs = mode == Mode::kMax, .output = false}; }
+  BackwardNeeds backward_needs() const override {
+    return {.inputs = mode == Mode::kMax, .output = false};
+  }
   double flops(std::span<const Shape> inputs) const override;
   void forward(const ForwardArgs& args) const override;
   void backward(const BackwardArgs& args) const override;
@@ -95,7 +98,10 @@ class GlobalPool2dOp : public Operator {
     return mode == Pool2dOp::Mode::kMax ? "global_max_pool2d" : "global_average_pool2d";
   }
   Shape infer(std::span<const Shape> inputs) const override;
-  BackwardNeeds backward_needs() const override { return {.inputs = mode == Pool2dOp::Mode::kMax, .output = false}; }
+  BackwardNeeds backward_needs() const override {
+    return {.inputs = mode == Pool2dOp::Mode::kMax, .output = false};
+  }
+  double flops(std::span<const Shape> inputs) const override;
   void forward(const ForwardArgs& args) const override;
   void backward(const BackwardArgs& args) const override;
 };
@@ -110,6 +116,7 @@ class ReshapeOp : public Operator {
   std::string kind() const override { return target ? "reshape" : "flatten"; }
   Shape infer(std::span<const Shape> inputs) const override;
   BackwardNeeds backward_needs() const override { return {.inputs = false, .output = false}; }
+  double flops(std::span<const Shape>) const override { return 0; }
   void forward(const ForwardArgs& args) const override;
   void backward(const BackwardArgs& args) const override;
 };
@@ -144,9 +151,13 @@ class SoftmaxOp : public Operator {
   void backward(const BackwardArgs& args) const override;
 };
 
-// Zeroes each element with probability `rate` and scales the rest by 1 / (1 − rate), in training.
-// Element e of sample s is kept when RandomStream(seed, kDropout, hash of (epoch, operator), s)
-// .uniform(e) ≥ rate; see dropout_stream.
+// The random numbers of one dropout operator for one sample: distinct for every operator, epoch
+// and sample, and the same whoever draws them.
+RandomStream dropout_stream(uint64_t seed, uint32_t epoch, uint32_t operator_id, uint64_t sample);
+
+// Zeroes each element with probability `rate` and scales the rest by 1 / (1 − rate), in training;
+// in inference it is the identity. Element e of a sample is kept when
+// dropout_stream(…).uniform(e) ≥ rate.
 class DropoutOp : public Operator {
  public:
   explicit DropoutOp(float rate);
