@@ -22,6 +22,7 @@ size_t ParameterSpace::add(std::string name, const Shape& shape, SliceAttributes
                       "make the layer smaller");
   }
   const size_t index = slices_.size();
+  const size_t first_block = blocks_.size();
   for (size_t at = 0; at < size; at += kBlockElements) {
     blocks_.push_back({.slice = static_cast<uint32_t>(index),
                        .offset = total_floats_ + at,
@@ -35,7 +36,9 @@ size_t ParameterSpace::add(std::string name, const Shape& shape, SliceAttributes
                      .decay = attributes.decay,
                      .initializer = std::move(attributes.initializer),
                      .fan_in = attributes.fan_in,
-                     .fan_out = attributes.fan_out});
+                     .fan_out = attributes.fan_out,
+                     .first_block = first_block,
+                     .block_count = blocks_.size() - first_block});
   total_floats_ += round_up(size, kAlignment / sizeof(float));
   element_count_ += size;
   return index;

@@ -40,6 +40,8 @@ struct Slice {
   bool decay;
   std::string initializer;
   int64_t fan_in, fan_out;
+  size_t first_block;  // index in blocks(); its blocks follow one another
+  size_t block_count;
 };
 
 struct Block {

@@ -57,6 +57,7 @@ TEST(ParameterSpace, BlocksNeverCrossParameters) {
   for (size_t i = 0; i < space.slices().size(); ++i) {
     const Slice& slice = space.slices()[i];
     size_t covered = 0;
+    EXPECT_EQ(slice.first_block, block);
     while (covered < slice.size) {
       ASSERT_LT(block, space.blocks().size());
       const Block& b = space.blocks()[block++];
@@ -66,6 +67,7 @@ TEST(ParameterSpace, BlocksNeverCrossParameters) {
       EXPECT_EQ(b.size, covered < slice.size ? 4096u : (slice.size - 1) % 4096 + 1);
     }
     EXPECT_EQ(covered, slice.size);
+    EXPECT_EQ(slice.first_block + slice.block_count, block);
   }
   EXPECT_EQ(block, space.blocks().size());
 }

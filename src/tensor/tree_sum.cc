@@ -14,6 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace starling {
 namespace HWY_NAMESPACE {
+namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Trees up to this size are summed in registers, in one pass.
@@ -79,6 +80,7 @@ void sum_shards(const float* const* shards, size_t count, size_t n, float* dst) 
   }
 }
 
+}  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace starling
 HWY_AFTER_NAMESPACE();

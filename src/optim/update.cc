@@ -1,0 +1,235 @@
+#include "optim/update.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "tensor/tree_sum.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "optim/update.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace starling {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The exponent of infinities and NaN, as bits of the absolute value.
+constexpr int32_t kNotFinite = 0x7F800000;
+
+bool all_finite(const float* x, size_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> bits;
+  const size_t lanes = hn::Lanes(d);
+  auto largest = hn::Zero(bits);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    largest = hn::Max(largest, hn::BitCast(bits, hn::Abs(hn::LoadU(d, x + i))));
+  }
+  int32_t result = hn::GetLane(hn::MaxOfLanes(bits, largest));
+  for (; i < n; ++i) result = std::max(result, std::bit_cast<int32_t>(std::fabs(x[i])));
+  return result < kNotFinite;
+}
+
+// One vector of the update. Neutral values stand for what is switched off (no clipping, no decay):
+// cheaper than branches beside the memory traffic.
+template <OptimizerKind kKind, class D>
+HWY_INLINE void update_at(D d, const UpdateSettings& s, const float* gradient, float* weights,
+                          float* first, float* second, size_t i) {
+  using Kind = OptimizerKind;
+  auto w = hn::LoadU(d, weights + i);
+  auto g = hn::LoadU(d, gradient + i);
+  g = hn::Max(hn::Min(g, hn::Set(d, s.clip_value)), hn::Set(d, -s.clip_value));
+  g = hn::Mul(g, hn::Set(d, s.gradient_scale));
+  if constexpr (kKind == Kind::kAdamW) {
+    w = hn::Mul(w, hn::Set(d, s.shrink));
+  } else {
+    g = hn::MulAdd(hn::Set(d, s.weight_decay), w, g);
+  }
+  if constexpr (kKind == Kind::kSgd) {
+    w = hn::NegMulAdd(hn::Set(d, s.rate), g, w);
+  } else if constexpr (kKind == Kind::kMomentum || kKind == Kind::kNesterov) {
+    const auto mu = hn::Set(d, s.momentum);
+    const auto velocity = hn::MulAdd(mu, hn::LoadU(d, first + i), g);
+    hn::StoreU(velocity, d, first + i);
+    const auto move = kKind == Kind::kNesterov ? hn::MulAdd(mu, velocity, g) : velocity;
+    w = hn::NegMulAdd(hn::Set(d, s.rate), move, w);
+  } else {
+    const auto m = hn::MulAdd(hn::Set(d, s.beta1), hn::LoadU(d, first + i),
+                              hn::Mul(hn::Set(d, s.beta1_rest), g));
+    const auto v = hn::MulAdd(hn::Set(d, s.beta2), hn::LoadU(d, second + i),
+                              hn::Mul(hn::Mul(hn::Set(d, s.beta2_rest), g), g));
+    hn::StoreU(m, d, first + i);
+    hn::StoreU(v, d, second + i);
+    const auto divisor = hn::MulAdd(hn::Sqrt(v), hn::Set(d, s.adam_root), hn::Set(d, s.epsilon));
+    w = hn::NegMulAdd(hn::Set(d, s.adam_rate), hn::Div(m, divisor), w);
+  }
+  hn::StoreU(w, d, weights + i);
+}
+
+template <OptimizerKind kKind>
+void update_all(UpdateSettings s, const float* gradient, size_t n, float* weights, float* first,
+                float* second) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) update_at<kKind>(d, s, gradient, weights, first, second, i);
+  const hn::CappedTag<float, 1> one;
+  for (; i < n; ++i) update_at<kKind>(one, s, gradient, weights, first, second, i);
+}
+
+// The gradient is checked first and then read again: by then it is in L1.
+bool check_and_update(const UpdateSettings* s, const float* gradient, size_t n, float* weights,
+                      float* first, float* second) {
+  using Kind = OptimizerKind;
+  if (!all_finite(gradient, n)) return false;
+  switch (s->kind) {
+    case Kind::kSgd:
+      update_all<Kind::kSgd>(*s, gradient, n, weights, first, second);
+      break;
+    case Kind::kMomentum:
+      update_all<Kind::kMomentum>(*s, gradient, n, weights, first, second);
+      break;
+    case Kind::kNesterov:
+      update_all<Kind::kNesterov>(*s, gradient, n, weights, first, second);
+      break;
+    case Kind::kAdam:
+      update_all<Kind::kAdam>(*s, gradient, n, weights, first, second);
+      break;
+    case Kind::kAdamW:
+      update_all<Kind::kAdamW>(*s, gradient, n, weights, first, second);
+      break;
+  }
+  return true;
+}
+
+// Accumulator j takes the elements i with i mod 16 = j, whatever the vector width. The square of
+// an f32 is exact in f64, so fused or not makes no difference.
+void square_sums(const float* x, size_t n, double* sums) {
+  constexpr size_t kAccumulators = 16;
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> narrow;
+  constexpr size_t kLanes = hn::MaxLanes(d);
+  constexpr size_t kVectors = kAccumulators / kLanes;
+  hn::Vec<decltype(d)> partial[kVectors];
+  for (auto& p : partial) p = hn::Zero(d);
+  size_t i = 0;
+  for (; i + kAccumulators <= n; i += kAccumulators) {
+    for (size_t k = 0; k < kVectors; ++k) {
+      const auto wide = hn::PromoteTo(d, hn::LoadU(narrow, x + i + k * kLanes));
+      partial[k] = hn::MulAdd(wide, wide, partial[k]);
+    }
+  }
+  for (size_t k = 0; k < kVectors; ++k) hn::StoreU(partial[k], d, sums + k * kLanes);
+  for (size_t k = 0; i + k < n; ++k) {
+    const double wide = x[i + k];
+    sums[k] += wide * wide;
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace starling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace starling {
+HWY_EXPORT(check_and_update);
+HWY_EXPORT(square_sums);
+
+namespace {
+
+bool is_adam(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
+}
+
+// The square sum of slices first … first + count − 1, along the tree.
+double slices_square_sum(const ParameterSpace& space, std::span<const double> block_sums,
+                         size_t first, size_t count) {
+  if (count == 1) {
+    const Slice& slice = space.slices()[first];
+    return tree_sum(block_sums.subspan(slice.first_block, slice.block_count));
+  }
+  const size_t left = tree_split(count);
+  return slices_square_sum(space, block_sums, first, left) +
+         slices_square_sum(space, block_sums, first + left, count - left);
+}
+
+}  // namespace
+
+UpdateSettings::UpdateSettings(const Optimizer& optimizer, double step_rate, uint64_t step)
+    : kind(optimizer.kind),
+      rate(static_cast<float>(step_rate)),
+      momentum(static_cast<float>(optimizer.momentum)),
+      beta1(static_cast<float>(optimizer.beta1)),
+      beta1_rest(static_cast<float>(1 - optimizer.beta1)),
+      beta2(static_cast<float>(optimizer.beta2)),
+      beta2_rest(static_cast<float>(1 - optimizer.beta2)),
+      epsilon(static_cast<float>(optimizer.epsilon)),
+      weight_decay(static_cast<float>(optimizer.weight_decay)),
+      shrink(1),
+      clip_value(optimizer.clip_value ? static_cast<float>(*optimizer.clip_value)
+                                      : std::numeric_limits<float>::max()) {
+  const double t = static_cast<double>(step) + 1;
+  adam_rate = static_cast<float>(step_rate / (1 - std::pow(optimizer.beta1, t)));
+  adam_root = static_cast<float>(1 / std::sqrt(1 - std::pow(optimizer.beta2, t)));
+  if (kind == OptimizerKind::kAdamW) {
+    weight_decay = 0;
+    shrink = static_cast<float>(1 - step_rate * optimizer.weight_decay);
+  }
+}
+
+int state_count(OptimizerKind kind) {
+  if (kind == OptimizerKind::kSgd) return 0;
+  return is_adam(kind) ? 2 : 1;
+}
+
+const char* state_name(OptimizerKind kind, int index) {
+  if (!is_adam(kind)) return "velocity";
+  return index == 0 ? "first_moment" : "second_moment";
+}
+
+bool update_block(const UpdateSettings& settings, bool decay,
+                  std::span<const float* const> shard_gradients, size_t n, float* weights,
+                  float* const* states) {
+  UpdateSettings of_block = settings;
+  if (!decay) {
+    of_block.weight_decay = 0;
+    of_block.shrink = 1;
+  }
+  const float* gradient = shard_gradients[0];
+  alignas(64) std::array<float, kBlockElements> summed;  // stays in L1
+  if (shard_gradients.size() > 1) {
+    tree_sum(shard_gradients, n, summed.data());
+    gradient = summed.data();
+  }
+  const int count = state_count(settings.kind);
+  return HWY_DYNAMIC_DISPATCH(check_and_update)(&of_block, gradient, n, weights,
+                                                count > 0 ? states[0] : nullptr,
+                                                count > 1 ? states[1] : nullptr);
+}
+
+double block_square_sum(std::span<const float* const> shard_gradients, size_t n, float* summed) {
+  tree_sum(shard_gradients, n, summed);
+  std::array<double, 16> sums;
+  HWY_DYNAMIC_DISPATCH(square_sums)(summed, n, sums.data());
+  return tree_sum(sums);
+}
+
+double global_norm(const ParameterSpace& space, std::span<const double> block_sums) {
+  if (space.slices().empty()) return 0;
+  return std::sqrt(slices_square_sum(space, block_sums, 0, space.slices().size()));
+}
+
+float clip_scale(double norm, double clip_norm) {
+  // The small addend is PyTorch's, which this has to agree with.
+  return static_cast<float>(std::min(1.0, clip_norm / (norm + 1e-6)));
+}
+
+}  // namespace starling
+#endif

@@ -1,0 +1,62 @@
+// The update of the weights: sum of the shards' gradients, clipping, weight decay and the
+// optimizer's formula, fused into one pass over memory, block by block (tensor/parameter_space.h).
+// Blocks are independent of one another, so lanes and workers split them as they like and get the
+// same bits. Nothing here allocates or keeps anything; all is thread-safe for distinct blocks.
+//
+// Without clip_norm one call of update_block per block does it all. With it there are two passes:
+// block_square_sum for every block, global_norm and clip_scale once, then update_block on the sums.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "starling/optimizer.h"
+#include "tensor/parameter_space.h"
+
+namespace starling {
+
+// The scalars of one step, computed once in f64 and rounded to f32.
+struct UpdateSettings {
+  // `rate` is the step's learning rate; `step` is the number of updates before this one. Clipping
+  // by norm is not among them: set gradient_scale.
+  UpdateSettings(const Optimizer& optimizer, double rate, uint64_t step);
+
+  OptimizerKind kind;
+  float rate;
+  float momentum;
+  float beta1, beta1_rest;  // β and 1 − β
+  float beta2, beta2_rest;
+  float epsilon;
+  float adam_rate;     // rate / (1 − β1ᵗ)
+  float adam_root;     // 1 / √(1 − β2ᵗ)
+  float weight_decay;  // added to the gradient; 0 for AdamW
+  float shrink;        // what AdamW multiplies the weight by first; 1 for the others
+  float clip_value;    // the largest float when there is no such clipping
+  float gradient_scale = 1;
+};
+
+// How many floats an optimizer keeps per weight, each kind in an array of the space's layout, zero
+// at the start, and what they are called in a checkpoint.
+inline constexpr int kMaxStates = 2;
+int state_count(OptimizerKind kind);
+const char* state_name(OptimizerKind kind, int index);
+
+// Updates the n ≤ kBlockElements weights and states of one block from the gradients of its shards
+// (at least one); all pointers are at the block's first element. Returns false, and changes
+// nothing, when the summed gradient has a value that is not finite. `decay` is the slice's.
+bool update_block(const UpdateSettings& settings, bool decay,
+                  std::span<const float* const> shard_gradients, size_t n, float* weights,
+                  float* const* states);
+
+// Writes the sum of the shards' gradients of one block, and returns the sum of its squares: not
+// finite if one of the gradients isn't. `summed` may be the first shard.
+double block_square_sum(std::span<const float* const> shard_gradients, size_t n, float* summed);
+
+// The Euclidean norm of the whole gradient from the square sums of blocks(), one for each.
+double global_norm(const ParameterSpace& space, std::span<const double> block_sums);
+
+// What to multiply a gradient of this norm by, so that its norm is at most clip_norm.
+float clip_scale(double norm, double clip_norm);
+
+}  // namespace starling
