@@ -48,7 +48,7 @@ struct RowsContext {
   bool training = false;
   uint64_t seed = 0;
   uint32_t epoch = 0;
-  std::span<const uint64_t> samples;  // the data set's number of each row; `rows` of them
+  std::span<const uint64_t> samples = {};  // the data set's number of each row; `rows` of them
 };
 
 struct ForwardArgs {
