@@ -17,6 +17,8 @@ using Floats = std::vector<float>;
 // kink (of relu at 0, of a maximum where two values meet).
 constexpr float kStep = 0x1p-7f;
 constexpr float kSpacing = 0.04f;
+// What gradients hold before the backward pass.
+constexpr float kStart = 0.5f;
 
 // Distinct values around 0, but not 0, in a seeded order.
 Floats spread_values(int64_t n, uint64_t seed) {
@@ -80,12 +82,13 @@ class OperatorGradient : public testing::TestWithParam<Problem> {
     return sum;
   }
 
-  // The gradient of project() for all tensors, at the place of the last project().
+  // The gradient of project() for all tensors, at the place of the last project(). It is added
+  // to what is there, so it starts from something.
   std::vector<Floats> gradients() {
     const Problem& p = GetParam();
     std::vector<Floats> result;
     std::vector<float*> targets;
-    for (const Floats& tensor : tensors_) result.emplace_back(tensor.size());
+    for (const Floats& tensor : tensors_) result.emplace_back(tensor.size(), kStart);
     for (Floats& gradient : result) targets.push_back(gradient.data());
     const std::vector<const float*> all = pointers();
     const std::span<const float* const> span(all);
@@ -100,6 +103,9 @@ class OperatorGradient : public testing::TestWithParam<Problem> {
                     .grad_output = projection_.data(),
                     .grad_inputs = target_span.first(p.input_shapes.size()),
                     .grad_parameters = target_span.subspan(p.input_shapes.size())});
+    for (Floats& gradient : result) {
+      for (float& value : gradient) value -= kStart;
+    }
     return result;
   }
 
