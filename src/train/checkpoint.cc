@@ -1,0 +1,255 @@
+#include "train/checkpoint.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <system_error>
+
+#include "base/atomic_file.h"
+#include "train/checkpoint_folder.h"
+
+namespace starling {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "step-";
+constexpr std::string_view kTemporaryPrefix = ".tmp-";
+constexpr std::string_view kSupersededPrefix = "superseded-";
+
+struct Found {
+  uint64_t step;
+  fs::path path;
+};
+
+std::optional<uint64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  uint64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (name.empty() || error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return step;
+}
+
+// The checkpoints of a folder, newest first; none when there is no folder.
+std::vector<Found> find_checkpoints(const fs::path& folder) {
+  std::vector<Found> found;
+  std::error_code error;
+  fs::directory_iterator entries(folder, error);
+  if (error == std::errc::no_such_file_or_directory) return found;
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    if (const auto step = step_of(entries->path().filename().string())) {
+      found.push_back({*step, entries->path()});
+    }
+  }
+  if (error) {
+    throw input_error(fmt::format("cannot read {}: {}", folder.string(), error.message()),
+                      "give a folder of checkpoints that you may read");
+  }
+  // Two spellings of one step are told apart by name, so that the order is always the same.
+  std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
+    return a.step != b.step ? a.step > b.step : a.path < b.path;
+  });
+  return found;
+}
+
+// The right to write in a folder of checkpoints, held while one is saved. It ends with its process,
+// so every temporary folder seen by its owner belongs to a writer that died.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder)
+      : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (descriptor_ < 0) throw write_error(folder, errno);
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
+      exclusive_ = true;
+    } else if (errno == EWOULDBLOCK) {
+      close(descriptor_);
+      throw run_error(
+          fmt::format("another process is saving a checkpoint in {} just now", folder.string()),
+          "give each run a folder of its own");
+    }  // else a file system without locks: save, but clean nothing up
+  }
+  ~FolderLock() {
+    if (exclusive_) flock(descriptor_, LOCK_UN);  // also for processes forked meanwhile
+    close(descriptor_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+  bool exclusive() const { return exclusive_; }
+
+ private:
+  int descriptor_;
+  bool exclusive_ = false;
+};
+
+// Removing what is not needed any more may fail without harm: the next save tries again.
+void remove_quietly(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+void remove_dead_temporaries(const fs::path& folder) {
+  std::vector<fs::path> dead;
+  std::error_code error;
+  for (fs::directory_iterator entries(folder, error); !error && entries != fs::directory_iterator();
+       entries.increment(error)) {
+    if (entries->path().filename().string().starts_with(kTemporaryPrefix)) {
+      dead.push_back(entries->path());
+    }
+  }
+  for (const fs::path& path : dead) remove_quietly(path);
+}
+
+// Gives the finished folder its name. One that is there already (damaged, or of an earlier run) is
+// swapped in one step with the new one; where the file system cannot swap, it is moved away first.
+void publish(const fs::path& temporary, const fs::path& final_path) {
+  if (rename(temporary.c_str(), final_path.c_str()) == 0) return;
+  if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
+    throw write_error(final_path, errno);
+  }
+  if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
+    remove_quietly(temporary);
+    return;
+  }
+  fs::path old = temporary;
+  old += "-old";
+  if (rename(final_path.c_str(), old.c_str()) != 0 ||
+      rename(temporary.c_str(), final_path.c_str()) != 0) {
+    throw write_error(final_path, errno);
+  }
+  remove_quietly(old);
+}
+
+// A checkpoint goes in one rename, so that no reader sees it half removed.
+void retire(const fs::path& path) {
+  const fs::path hidden =
+      path.parent_path() / fmt::format("{}{}", kTemporaryPrefix, path.filename().string());
+  remove_quietly(hidden);
+  std::error_code error;
+  fs::rename(path, hidden, error);
+  remove_quietly(error ? path : hidden);
+}
+
+void apply_retention(const fs::path& folder, uint64_t saved_step, int keep) {
+  int kept = 0;
+  for (const Found& found : find_checkpoints(folder)) {
+    if (found.step > saved_step) {
+      const fs::path aside =
+          folder / fmt::format("{}{}", kSupersededPrefix, found.path.filename().string());
+      remove_quietly(aside);
+      std::error_code ignored;
+      fs::rename(found.path, aside, ignored);
+    } else if (++kept > keep) {
+      retire(found.path);
+    }
+  }
+}
+
+uint64_t required_step(const Snapshot& snapshot) {
+  const auto step = snapshot.manifest.find("step");
+  // A count that was put in as a signed number is fine too.
+  if (step == snapshot.manifest.end() || !step->is_number_integer() ||
+      (!step->is_number_unsigned() && step->get<int64_t>() < 0)) {
+    throw run_error("a checkpoint without its step cannot be saved",
+                    "set \"step\" in the manifest of the snapshot");
+  }
+  return step->get<uint64_t>();
+}
+
+void save_checkpoint(const Snapshot& snapshot, const fs::path& folder, int keep) {
+  const uint64_t step = required_step(snapshot);
+  make_folder(folder);
+  const FolderLock lock(folder);
+  if (lock.exclusive()) remove_dead_temporaries(folder);
+  const std::string name = fmt::format("{}{:08}", kPrefix, step);
+  const fs::path temporary = folder / fmt::format("{}{}-{}", kTemporaryPrefix, name, getpid());
+  try {
+    make_folder(temporary);
+    write_checkpoint_files(snapshot, temporary);
+    publish(temporary, folder / name);
+  } catch (...) {
+    remove_quietly(temporary);
+    throw;
+  }
+  sync_folder(folder);
+  apply_retention(folder, step, keep);
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(fs::path folder, CheckpointOptions options)
+    : folder_(std::move(folder)), options_(options) {
+  if (options_.keep < 1) {
+    throw input_error(fmt::format("{} checkpoints cannot be kept", options_.keep),
+                      "keep at least 1");
+  }
+}
+
+CheckpointStore::~CheckpointStore() { wait(); }
+
+void CheckpointStore::save(Snapshot snapshot) {
+  wait();
+  try {
+    writer_ = std::thread([this, moved = std::move(snapshot)] { save_now(moved); });
+  } catch (const std::system_error& error) {
+    note_failure(fmt::format("a checkpoint could not be saved: no thread: {}", error.what()));
+  }
+}
+
+void CheckpointStore::wait() const {
+  if (writer_.joinable()) writer_.join();
+}
+
+void CheckpointStore::save_now(const Snapshot& snapshot) noexcept {
+  try {
+    save_checkpoint(snapshot, folder_, options_.keep);
+  } catch (const Error& error) {
+    note_failure(
+        fmt::format("a checkpoint could not be saved: {} (hint: {})", error.what(), error.hint()));
+  } catch (const std::exception& error) {
+    note_failure(fmt::format("a checkpoint could not be saved: {}", error.what()));
+  }
+}
+
+void CheckpointStore::note_failure(std::string failure) {
+  const std::lock_guard lock(mutex_);
+  failures_.push_back(std::move(failure));
+}
+
+std::optional<std::string> CheckpointStore::failure() {
+  const std::lock_guard lock(mutex_);
+  if (failures_.empty()) return std::nullopt;
+  std::string oldest = std::move(failures_.front());
+  failures_.erase(failures_.begin());
+  return oldest;
+}
+
+std::optional<CheckpointStore::Loaded> CheckpointStore::load_latest() const {
+  wait();
+  std::vector<std::string> skipped;
+  for (const Found& found : find_checkpoints(folder_)) {
+    try {
+      Loaded loaded = load(found.path);
+      loaded.skipped = std::move(skipped);
+      return loaded;
+    } catch (const Error& error) {
+      skipped.push_back(error.what());
+    }
+  }
+  if (skipped.empty()) return std::nullopt;
+  throw input_error(fmt::format("every checkpoint in {} is damaged: {}", folder_.string(),
+                                fmt::join(skipped, "; ")),
+                    "move that folder away to start from the beginning");
+}
+
+CheckpointStore::Loaded CheckpointStore::load(const fs::path& path) {
+  return {read_checkpoint_files(path), path, {}};
+}
+
+}  // namespace starling

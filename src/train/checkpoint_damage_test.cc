@@ -1,0 +1,205 @@
+// What can happen to a checkpoint on a disk: flipped bytes, cut files, lost files, killed writers.
+// Whatever happens, what is loaded is what was saved, or nothing is.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "base/atomic_file_testing.h"
+#include "base/random.h"
+#include "base/read_file.h"
+#include "starling/error.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_testing.h"
+
+namespace starling {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// Steps 1 and 2 are saved; step 2 is what the tests damage.
+class DamagedCheckpoint : public testing::Test {
+ protected:
+  DamagedCheckpoint() : store_(folder_.path()) {
+    store_.save(snapshot_of(1));
+    store_.save(snapshot_of(2));
+    store_.wait();
+    for (const std::string& name : TemporaryFolder::names(newest_))
+      files_.push_back(newest_ / name);
+  }
+
+  static void overwrite(const fs::path& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  }
+
+  static void flip(const fs::path& path, size_t position, int mask) {
+    std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekg(static_cast<std::streamoff>(position));
+    const int byte = file.get() ^ mask;
+    file.seekp(static_cast<std::streamoff>(position));
+    file.put(static_cast<char>(byte));
+  }
+
+  // The newest is loaded as it was saved, or the one before it, with a reason.
+  void expect_never_wrong(const std::string& what) {
+    const auto loaded = store_.load_latest();
+    ASSERT_TRUE(loaded) << what;
+    if (loaded->skipped.empty()) {
+      EXPECT_TRUE(same(loaded->snapshot, snapshot_of(2))) << what;
+    } else {
+      EXPECT_TRUE(same(loaded->snapshot, snapshot_of(1))) << what;
+      EXPECT_THAT(loaded->skipped[0], HasSubstr("step-00000002")) << what;
+      ++skipped_;
+    }
+  }
+
+  TemporaryFolder folder_;
+  fs::path newest_ = folder_.path() / "step-00000002";
+  CheckpointStore store_;
+  std::vector<fs::path> files_;
+  int skipped_ = 0;
+};
+
+TEST_F(DamagedCheckpoint, EveryFlippedByteIsNoticedOrHarmless) {
+  int flips = 0;
+  for (const fs::path& file : files_) {
+    const std::string text = read_text(file, 1 << 20);
+    const bool manifest = file.filename() == "manifest.json";
+    for (size_t i = 0; i < text.size(); ++i) {
+      for (const int mask : {0x01, 0x20, 0x80}) {
+        flip(file, i, mask);
+        const int before = skipped_;
+        expect_never_wrong(file.string() + " byte " + std::to_string(i));
+        // Only white space of the manifest may change without being noticed.
+        EXPECT_TRUE(manifest || skipped_ == before + 1) << file << " byte " << i;
+        flip(file, i, mask);
+        ++flips;
+      }
+    }
+    EXPECT_EQ(read_text(file, 1 << 20), text);
+  }
+  EXPECT_GT(flips, 2000);
+}
+
+TEST_F(DamagedCheckpoint, EveryCutAndEveryAddedByteIsNoticed) {
+  for (const fs::path& file : files_) {
+    const std::string text = read_text(file, 1 << 20);
+    // The manifest ends in a newline, which it does not need.
+    for (size_t length = text.size() - (file.filename() == "manifest.json" ? 1 : 0);
+         length-- > 0;) {
+      fs::resize_file(file, length);
+      const int before = skipped_;
+      expect_never_wrong(file.string() + " cut at " + std::to_string(length));
+      EXPECT_EQ(skipped_, before + 1) << file << " cut at " << length;
+    }
+    overwrite(file, text + "x");
+    const int before = skipped_;
+    expect_never_wrong(file.string() + " and a byte more");
+    EXPECT_EQ(skipped_, before + 1);
+    overwrite(file, text);
+  }
+}
+
+TEST_F(DamagedCheckpoint, LostAndSwappedFilesAreNoticed) {
+  for (const fs::path& file : files_) {
+    const std::string text = read_text(file, 1 << 20);
+    fs::remove(file);
+    expect_never_wrong(file.string() + " lost");
+    EXPECT_EQ(skipped_, 1);
+    overwrite(file, text);
+    const fs::path other = folder_.path() / "step-00000001" / file.filename();
+    if (file.filename() != "manifest.json") {
+      overwrite(file, read_text(other, 1 << 20));  // whole, but of another step
+      expect_never_wrong(file.string() + " swapped");
+      EXPECT_EQ(skipped_, 2);
+      overwrite(file, text);
+    }
+    skipped_ = 0;
+  }
+}
+
+TEST_F(DamagedCheckpoint, NewerFormatsAndHostileManifestsAreRefused) {
+  const fs::path file = newest_ / "manifest.json";
+  const std::string text = read_text(file, 1 << 20);
+  nlohmann::json manifest = nlohmann::json::parse(text);
+  manifest["version"] = 2;
+  for (const std::string& hostile :
+       {manifest.dump(), std::string("[]"), std::string(1 << 20, '['), std::string("null"),
+        std::string(R"({"format":"starling checkpoint","version":1})")}) {
+    overwrite(file, hostile);
+    EXPECT_THROW(CheckpointStore::load(newest_), Error);
+  }
+}
+
+TEST_F(DamagedCheckpoint, AllDamagedIsAnErrorThatSaysEach) {
+  for (const char* step : {"step-00000001", "step-00000002"}) {
+    overwrite(folder_.path() / step / "weights.safetensors", "");
+  }
+  try {
+    store_.load_latest();
+    FAIL() << "loaded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.cause(), Error::Cause::kInput);
+    EXPECT_THAT(error.what(), HasSubstr("step-00000001"));
+    EXPECT_THAT(error.what(), HasSubstr("step-00000002"));
+  }
+}
+
+// The child saves step after step, and tells on a pipe which ones are complete.
+[[noreturn]] void save_until_killed(const fs::path& folder, uint64_t first, int pipe) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  CheckpointStore store(folder, {.keep = 2});
+  for (uint64_t step = first;; ++step) {
+    store.save(snapshot_of(step));
+    store.wait();
+    if (store.failure() || write(pipe, &step, sizeof(step)) != sizeof(step)) _exit(3);
+  }
+}
+
+TEST(CheckpointKill, AGoodOneAlwaysLoads) {
+  const TemporaryFolder folder;
+  const RandomStream random(1, Draw::kSynthetic);
+  uint64_t newest = 0;
+  for (uint64_t round = 0; round < 20; ++round) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) save_until_killed(folder.path(), newest + 1, ends[1]);
+    close(ends[1]);
+    for (uint32_t saves = 1 + random.bits(2 * round) % 4; saves > 0; --saves) {
+      ASSERT_EQ(read(ends[0], &newest, sizeof(newest)), static_cast<ssize_t>(sizeof(newest)));
+    }
+    // Somewhere in the next saves: one takes 1 to 50 ms, by the disk.
+    const timespec moment{0, static_cast<long>(random.bits(2 * round + 1) % 50'000'000)};
+    ppoll(nullptr, 0, &moment, nullptr);
+    ASSERT_EQ(kill(child, SIGKILL), 0);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself";
+    while (read(ends[0], &newest, sizeof(newest)) == sizeof(newest)) {
+    }
+    close(ends[0]);
+
+    const auto loaded = CheckpointStore(folder.path()).load_latest();
+    ASSERT_TRUE(loaded);
+    EXPECT_TRUE(loaded->skipped.empty()) << loaded->skipped[0];
+    const auto step = loaded->snapshot.manifest["step"].get<uint64_t>();
+    EXPECT_GE(step, newest);
+    EXPECT_TRUE(same(loaded->snapshot, snapshot_of(step)));
+    newest = step;
+  }
+  CheckpointStore store(folder.path(), {.keep = 2});
+  store.save(snapshot_of(newest + 1));
+  store.wait();
+  EXPECT_EQ(TemporaryFolder::names(folder.path()).size(), 2u);  // nothing of the dead is left
+}
+
+}  // namespace
+}  // namespace starling
