@@ -77,18 +77,18 @@ Array unpack(const FileBytes& packed) {
                     packed.name, declared, packed.bytes.size()),
         "the file is damaged: make or fetch it again");
   }
-  if (head_bytes > declared) check_length(packed.name, layout, head_bytes);
-
+  const auto too_long = [&] {
+    return input_error(fmt::format("{}: unpacks to more than the {} bytes that its header declares",
+                                   packed.name, declared),
+                       "the file is damaged or holds something else besides");
+  };
+  if (head_bytes > declared) throw too_long();
   auto memory = std::make_shared<Buffer<std::byte>>(static_cast<size_t>(declared));
   std::copy_n(head.begin(), head_bytes, memory->begin());
   const size_t rest = reader.read(memory->span().subspan(head_bytes));
   check_length(packed.name, layout, head_bytes + rest);
   std::byte beyond;
-  if (reader.read({&beyond, 1}) != 0) {
-    throw input_error(fmt::format("{}: unpacks to more than the {} bytes that its header declares",
-                                  packed.name, declared),
-                      "the file is damaged or holds something else besides");
-  }
+  if (reader.read({&beyond, 1}) != 0) throw too_long();
   return {layout, {packed.name, memory->span(), memory}, false};
 }
 

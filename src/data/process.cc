@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/pidfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -107,7 +107,7 @@ bool wait_for_end(int pidfd, int pipe, Clock::time_point deadline, std::string& 
 }  // namespace
 
 ProcessResult run_process(const std::vector<std::string>& arguments,
-                          const std::filesystem::path& folder, std::chrono::seconds deadline) {
+                          const std::filesystem::path& folder, std::chrono::milliseconds deadline) {
   const Clock::time_point end = Clock::now() + deadline;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw system_error("open a pipe", errno);
@@ -124,7 +124,8 @@ ProcessResult run_process(const std::vector<std::string>& arguments,
   }
   if (code != 0) throw system_error("start a program", code);
 
-  const Descriptor pidfd{::pidfd_open(pid, 0)};
+  // Called by number: glibc 2.36 declares pidfd_open for C only.
+  const Descriptor pidfd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
   const int pidfd_code = errno;
   bool ended = false;
   if (pidfd.fd >= 0) ended = wait_for_end(pidfd.fd, read_end.fd, end, result.output);

@@ -22,6 +22,6 @@ struct ProcessResult {
 // `arguments` begins with the program, found in PATH. Throws Error (run_error) only when the
 // system has no more processes or descriptors to give.
 ProcessResult run_process(const std::vector<std::string>& arguments,
-                          const std::filesystem::path& folder, std::chrono::seconds deadline);
+                          const std::filesystem::path& folder, std::chrono::milliseconds deadline);
 
 }  // namespace starling::data
