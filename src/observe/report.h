@@ -1,0 +1,55 @@
+// Report: what a run was and what came of it, as report.json in its folder. The field names are an
+// interface: programs read them. A plain value; no threads.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace starling {
+
+struct Report {
+  // What was run.
+  std::string strategy = "single";
+  int workers = 1;
+  int lanes = 1;
+  int shards = 1;
+  int micro_batch = 0;
+  bool exact = true;
+  std::string precision = "f32";
+  std::string isa;
+  std::string version;  // of Starling; empty: the version that was compiled
+  uint64_t epochs = 0;
+  uint64_t batch = 0;
+  uint64_t seed = 0;
+
+  // How it went. `wall_s` is all of it; `samples_per_s` is over training time only, without
+  // start-up and evaluation.
+  uint64_t steps = 0;
+  uint64_t samples = 0;
+  double wall_s = 0;
+  double samples_per_s = 0;
+  uint64_t bytes_sent = 0;
+  std::optional<double> train_loss;
+  std::optional<double> test_loss;
+  std::optional<double> test_accuracy;
+  // Over the weights as little-endian row-major f32, parameters in name order.
+  std::optional<std::string> weights_sha256;
+
+  // The sample ledger: over all epochs, samples seen exactly once, more often, never.
+  std::optional<uint64_t> samples_unique;
+  std::optional<uint64_t> samples_duplicated;
+  std::optional<uint64_t> samples_missing;
+
+  std::optional<std::string> resumed_from;  // the checkpoint
+  std::optional<std::string> stopped_by;  // "early_stopping", "signal", …; absent: it ran through
+};
+
+// Absent fields, and numbers that are not finite, are null.
+std::string report_to_json(const Report& report);
+
+// Writes the file whole or not at all; throws Error.
+void write_report(const Report& report, const std::filesystem::path& path);
+
+}  // namespace starling

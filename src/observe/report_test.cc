@@ -1,0 +1,53 @@
+#include "observe/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/atomic_file_testing.h"
+#include "base/read_file.h"
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+TEST(Report, HasEveryFieldAndNullForWhatIsAbsent) {
+  const auto json = nlohmann::json::parse(report_to_json(Report{}));
+  for (const char* name : {"strategy", "workers", "lanes", "shards", "micro_batch", "exact",
+                           "precision", "isa", "steps", "samples", "wall_s", "samples_per_s",
+                           "bytes_sent", "version", "epochs", "batch", "seed"}) {
+    ASSERT_TRUE(json.contains(name)) << name;
+    EXPECT_FALSE(json[name].is_null()) << name;
+  }
+  for (const char* name :
+       {"train_loss", "test_loss", "test_accuracy", "weights_sha256", "samples_unique",
+        "samples_duplicated", "samples_missing", "resumed_from", "stopped_by"}) {
+    ASSERT_TRUE(json.contains(name)) << name;
+    EXPECT_TRUE(json[name].is_null()) << name;
+  }
+  EXPECT_NE(json["version"], "");
+}
+
+TEST(Report, IsReadBackExactly) {
+  const TemporaryFolder folder;
+  Report report;
+  report.lanes = 2;
+  report.seed = UINT64_MAX;
+  report.test_loss = 0.1 + 0.2;
+  report.train_loss = std::nan("");
+  report.weights_sha256 = "ab";
+  report.samples_missing = 0;
+  write_report(report, folder.path() / "report.json");
+  const auto json = nlohmann::json::parse(read_text(folder.path() / "report.json", 10000));
+  EXPECT_EQ(json["lanes"], 2);
+  EXPECT_EQ(json["seed"].get<uint64_t>(), UINT64_MAX);
+  EXPECT_EQ(json["test_loss"].get<double>(), 0.1 + 0.2);
+  EXPECT_TRUE(json["train_loss"].is_null());
+  EXPECT_EQ(json["weights_sha256"], "ab");
+  EXPECT_EQ(json["samples_missing"], 0);
+  EXPECT_THROW(write_report(report, folder.path() / "none" / "report.json"), Error);
+}
+
+}  // namespace
+}  // namespace starling
