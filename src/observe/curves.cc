@@ -14,9 +14,9 @@
 namespace starling {
 namespace {
 
-constexpr double kWidth = 960, kHeight = 400;  // pixels, as all lengths here
+constexpr double kWidth = 960, kHeight = 424;  // pixels, as all lengths here
 constexpr double kMargin = 32, kGap = 48;
-constexpr double kPanelTop = 136, kPanelBottom = 348;
+constexpr double kPanelTop = 158, kPanelBottom = 372;
 constexpr double kAxisWidth = 44;   // for the labels of the y axis
 constexpr size_t kMarkersMax = 25;  // more epochs are drawn without a dot each
 
@@ -171,22 +171,31 @@ std::string draw_series(const Series& series, const std::vector<double>& epochs,
       path, series.color, dots);
 }
 
-// The names of the series with their last values, in one row above the panel.
-std::string draw_legend(const Panel& panel, double left) {
-  constexpr double kCharacter = 7.2, kSpace = 24;  // a generous width, as fonts differ
+// The names of the series in one row above the panel, with their last values when these fit.
+std::string draw_legend(const Panel& panel, double left, double right) {
+  constexpr double kSwatch = 22, kCharacter = 7.2, kSpace = 24;  // generous, as fonts differ
+  const auto width_of = [](size_t characters) {
+    return kSwatch + kCharacter * static_cast<double>(characters) + kSpace;
+  };
+  std::vector<std::string> values;
+  double full_width = 0;
+  for (const Series& series : panel.series) {
+    values.push_back(value_text(series.values.back(), panel.percent));
+    full_width += width_of(series.label.size() + 1 + values.back().size());
+  }
+  if (full_width - kSpace > right - left) std::fill(values.begin(), values.end(), "");
   std::string svg;
   double x = left;
-  for (const Series& series : panel.series) {
-    const std::string value =
-        series.values.empty() ? std::string("–") : value_text(series.values.back(), panel.percent);
+  for (size_t i = 0; i < panel.series.size(); ++i) {
+    const Series& series = panel.series[i];
     svg += fmt::format(
         "<line x1=\"{:.1f}\" y1=\"{y:.1f}\" x2=\"{:.1f}\" y2=\"{y:.1f}\" stroke=\"{}\" "
         "stroke-width=\"4\" stroke-linecap=\"round\"/>\n"
         "<text x=\"{:.1f}\" y=\"{text_y:.1f}\" fill=\"{}\">{} <tspan font-weight=\"600\" "
         "fill=\"{}\">{}</tspan></text>\n",
-        x + 2, x + 14, series.color, x + 22, kMuted, escaped(series.label), kInk, value,
+        x + 2, x + 14, series.color, x + kSwatch, kMuted, escaped(series.label), kInk, values[i],
         fmt::arg("y", kPanelTop - 24), fmt::arg("text_y", kPanelTop - 20));
-    x += 22 + kCharacter * static_cast<double>(series.label.size() + 1 + value.size()) + kSpace;
+    x += width_of(series.label.size() + 1 + values[i].size());
   }
   return svg;
 }
@@ -195,10 +204,10 @@ std::string draw_panel(const Panel& panel, const std::vector<double>& epochs, do
                        double right) {
   const Frame frame = frame_of(panel, epochs, left, right);
   std::string svg = fmt::format(
-      "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"15\" font-weight=\"600\" fill=\"{}\">{}"
-      "</text>\n",
-      left, kPanelTop - 46, kInk, panel.title);
-  svg += draw_legend(panel, left) + draw_axes(frame, panel.percent);
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"15\" font-weight=\"600\" fill=\"{}\">{}<tspan "
+      "dx=\"6\" font-size=\"12.5\" font-weight=\"400\">{}</tspan></text>\n",
+      left, kPanelTop - 48, kInk, panel.title, frame.y.logarithmic ? "(log scale)" : "");
+  svg += draw_legend(panel, left, right) + draw_axes(frame, panel.percent);
   // The first series is the one trained on; those after it matter more and lie on top.
   for (const Series& series : panel.series) svg += draw_series(series, epochs, frame);
   return svg;
