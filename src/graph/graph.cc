@@ -56,10 +56,9 @@ std::vector<Shape> Graph::input_shapes(const Node& node) const {
   return shapes;
 }
 
-Graph Graph::subgraph(int first, int last) const {
+Graph Graph::cut(int first, int last, std::vector<ValueId>& leaving, std::optional<ValueId> output) const {
   Graph part;
   std::map<ValueId, ValueId> inside;  // of this graph → of the part
-  std::vector<ValueId> leaving;
   for (int index = first; index < last; ++index) {
     Node copy = node(index);
     for (ValueId& input : copy.inputs) {
@@ -68,21 +67,33 @@ Graph Graph::subgraph(int first, int last) const {
       input = place->second;
       part.values_[static_cast<size_t>(input)].consumers.push_back(index - first);
     }
-    part.values_.push_back({.shape = value(copy.output).shape, .producer = index - first, .consumers = {}});
-    const Value& original = value(copy.output);
-    const bool leaves = copy.output == output_ ||
-                        std::any_of(original.consumers.begin(), original.consumers.end(),
-                                    [&](int consumer) { return consumer >= last; });
-    inside[copy.output] = copy.output = static_cast<ValueId>(part.values_.size()) - 1;
-    if (leaves) leaving.push_back(copy.output);
+    const ValueId outer = copy.output, made = static_cast<ValueId>(part.values_.size());
+    part.values_.push_back({.shape = value(outer).shape, .producer = index - first, .consumers = {}});
+    inside[outer] = copy.output = made;
+    const std::vector<int>& readers = value(outer).consumers;
+    const bool read_outside = std::any_of(readers.begin(), readers.end(), [&](int r) { return r >= last; });
+    if (output ? outer == *output : outer == output_ || read_outside) leaving.push_back(made);
     part.nodes_.push_back(std::move(copy));
   }
+  return part;
+}
+
+Graph Graph::subgraph(int first, int last) const {
+  std::vector<ValueId> leaving;
+  Graph part = cut(first, last, leaving, std::nullopt);
   if (leaving.size() != 1) {
     throw input_error(fmt::format("layers {} to {} can't be cut out: {} values leave them", node(first).name,
                                   node(last - 1).name, leaving.size()),
                       "cut where exactly one value passes from one part to the next");
   }
   part.output_ = leaving[0];
+  return part;
+}
+
+Graph Graph::subgraph(int first, int last, ValueId output) const {
+  std::vector<ValueId> leaving;
+  Graph part = cut(first, last, leaving, output);
+  part.output_ = leaving.at(0);
   return part;
 }
 

@@ -55,8 +55,12 @@ class Graph {
   // outside, in the order of first use; its output is the one value that is used outside.
   // Throws Error when there is not exactly one.
   Graph subgraph(int first, int last) const;
+  // The same with a given output, whatever else is read outside.
+  Graph subgraph(int first, int last, ValueId output) const;
 
  private:
+  Graph cut(int first, int last, std::vector<ValueId>& leaving, std::optional<ValueId> output) const;
+
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   std::vector<ValueId> inputs_;

@@ -1,0 +1,56 @@
+// Callbacks: what a user wants done while a model trains. They run on the caller's thread, after
+// each epoch, in the order in which they were given.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "starling/history.h"
+
+namespace starling {
+
+class Trainer;
+
+struct CallbackState {
+  std::string text;
+  std::vector<float> values;
+};
+
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  virtual void train_begin(Trainer&) {}
+  // `record` is the epoch's line in the history. Returns false to end training.
+  virtual bool epoch_end(Trainer&, const EpochRecord& record) = 0;
+  virtual void train_end(Trainer&) {}
+
+  // What it must remember through a checkpoint.
+  virtual CallbackState save() const { return {}; }
+  virtual void restore(const CallbackState&) {}
+};
+using CallbackPtr = std::shared_ptr<Callback>;
+
+struct EarlyStoppingOptions {
+  int patience = 3;        // epochs without an improvement before training ends
+  double min_delta = 0;    // what counts as one
+  bool restore_best = true;
+};
+// Ends training when `value` (a column of the history: "val_loss") no longer improves, and puts
+// back the best weights. A name that ends in "loss" or "error" is better when lower, any other
+// when higher.
+CallbackPtr early_stopping(std::string value, EarlyStoppingOptions options = {});
+
+struct SaveBestOptions {
+  std::string value = "val_loss";
+};
+// Saves the weights as `path`.safetensors whenever the value is better than before.
+CallbackPtr save_best(std::filesystem::path path, SaveBestOptions options = {});
+
+// A user's own: returns false to end training.
+CallbackPtr on_epoch_end(std::function<bool(Trainer&, const EpochRecord&)> function);
+
+}  // namespace starling

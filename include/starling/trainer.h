@@ -1,0 +1,153 @@
+// Trainer: a model with weights, and the ways to train, test and use it.
+//
+//   Trainer trainer(model, {.optimizer = adam(1e-3), .loss = softmax_cross_entropy()});
+//   History history = trainer.fit(data.train, {.epochs = 3, .validation = data.test});
+//
+// Weights are the same for the same seed, whatever the number of lanes. One thread at a time uses
+// a Trainer; it runs lanes of its own.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "starling/callback.h"
+#include "starling/data.h"
+#include "starling/history.h"
+#include "starling/loss.h"
+#include "starling/model.h"
+#include "starling/optimizer.h"
+#include "starling/precision.h"
+
+namespace starling {
+
+// What to do when a loss or a gradient is not finite.
+enum class NonFinite {
+  kStop,  // end with an error that names step and layer
+  kSkip,  // leave the step out, and go on
+};
+
+struct TrainerOptions {
+  Optimizer optimizer = {};
+  LossPtr loss = nullptr;               // required
+  std::vector<MetricPtr> metrics = {};  // by default accuracy, where labels are classes
+  uint64_t seed = 1;
+  int lanes = 0;           // threads; 0: one per core
+  int shards = 0;          // 0: default_shards()
+  int64_t micro_batch = 0; // 0: default_micro_batch()
+  Precision precision = Precision::kF32;
+  NonFinite non_finite = NonFinite::kStop;
+};
+
+// Where training is, told after every step.
+struct Progress {
+  uint32_t epoch, epochs;
+  uint64_t step_in_epoch, steps_per_epoch;
+  uint64_t samples;        // trained on since fit() began
+  double seconds;          // of training since fit() began
+  double loss;             // mean of the epoch so far
+  std::vector<std::pair<std::string, double>> metrics;
+};
+
+struct CheckpointPolicy {
+  std::filesystem::path folder = {};  // empty: none are written
+  double every_seconds = 60;      // 0: only by steps
+  uint64_t every_steps = 0;       // 0: only by time
+  int keep = 3;
+  bool resume = false;            // go on from the newest good one, if there is one
+};
+
+struct FitOptions {
+  uint32_t epochs = 1;
+  uint64_t batch = 64;
+  data::Dataset validation = {};
+  std::vector<CallbackPtr> callbacks = {};
+  bool shuffle = true;
+  CheckpointPolicy checkpoints = {};
+  std::function<void(const Progress&)> on_step = {};
+  std::function<void(const EpochRecord&)> on_epoch = {};
+  std::function<void(const std::string&)> on_note = {};  // what a person should know, one line each
+  // Asked after every step: true ends training after a checkpoint. For Ctrl-C.
+  std::function<bool()> should_stop = {};
+  std::filesystem::path ledger = {};  // ledger.jsonl: proof of every epoch's samples
+};
+
+// Values by name: "loss", "accuracy".
+struct Evaluation {
+  uint64_t samples = 0;
+  std::vector<std::pair<std::string, double>> values;
+  // Throws Error when there is no such value.
+  double operator[](const std::string& name) const;
+};
+
+// What a fit() did, beside the history.
+struct FitSummary {
+  uint64_t steps = 0, samples = 0;      // of the whole run, through resumes
+  double training_seconds = 0;          // of this call, without evaluation and start-up
+  uint64_t trained_samples = 0;         // of this call
+  uint64_t samples_unique = 0, samples_duplicated = 0, samples_missing = 0;  // over whole epochs
+  uint64_t skipped_steps = 0;
+  bool stopped = false;                 // by should_stop
+  std::string resumed_from;             // the checkpoint's path; empty if none
+};
+
+class Trainer {
+ public:
+  Trainer(Model model, TrainerOptions options);
+  ~Trainer();
+  Trainer(Trainer&&) noexcept;
+  Trainer& operator=(Trainer&&) noexcept;
+
+  History fit(const data::Dataset& train, const FitOptions& options);
+  const FitSummary& summary() const;
+
+  Evaluation evaluate(const data::Dataset& dataset);
+  // The model's outputs, row by row. `features` is a whole number of samples.
+  std::vector<float> predict(std::span<const float> features);
+  std::vector<float> predict(const data::Dataset& dataset);
+
+  // Weights and running statistics as safetensors. load throws Error when names or shapes differ.
+  void save(const std::filesystem::path& path) const;
+  void load(const std::filesystem::path& path);
+
+  const Model& model() const;
+  // The weights of a parameter ("dense_1.weight"), row-major; to look at or to change.
+  std::span<float> weights(const std::string& parameter);
+  std::vector<std::string> parameter_names() const;
+  // SHA-256 over all weights in name order: equal bits, equal text.
+  std::string weights_sha256() const;
+  int lanes() const;
+  int shards() const;          // of the last fit
+  int64_t micro_batch() const; // of the last fit
+  // Bytes that training takes.
+  struct Memory {
+    size_t weights, optimizer, gradients, activations, packed;
+  };
+  Memory memory() const;
+
+  // The weights and running statistics as they are now, and put back: for callbacks.
+  std::vector<float> snapshot() const;
+  void restore(std::span<const float> snapshot);
+
+  class Impl;
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// The number of shards of a batch, when the job says nothing: a pure function of the batch and the
+// size of the parameters, because it is part of the job's numbers. Each shard costs a write of the
+// whole gradient, so large models get few.
+int default_shards(uint64_t batch, int64_t parameters);
+// Rows of a micro-batch, by the model: activations should stay in the cache, weights be used often.
+int64_t default_micro_batch(const Model& model);
+
+// The version of the library.
+const char* version();
+
+}  // namespace starling

@@ -1,0 +1,272 @@
+#include "engine/executor.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "engine/onednn.h"
+#include "engine/reference.h"
+#include "tensor/tree_sum.h"
+
+namespace starling {
+namespace {
+
+// Rows of an evaluation chunk when the job says nothing: enough to keep products efficient.
+constexpr int64_t kEvaluationRows = 32;
+
+void grow(Buffer<float>& buffer, size_t floats) {
+  if (buffer.size() < floats) buffer = Buffer<float>(floats);
+}
+
+Sums zero_sums(size_t metrics) { return {.samples = 0, .loss = 0, .metrics = std::vector<double>(metrics, 0.0)}; }
+
+}  // namespace
+
+Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metrics, const ParameterSpace& parameters,
+                   const MomentsLayout& moments, const float* weights, ExecutorOptions options)
+    : graph_(graph),
+      loss_(std::move(loss)),
+      metrics_(std::move(metrics)),
+      parameters_(parameters),
+      moments_(moments),
+      weights_(weights),
+      options_(options),
+      feature_floats_(graph.value(graph.inputs()[0]).shape.elements()),
+      label_floats_(loss_->label_shape(graph.value(graph.output()).shape).elements()),
+      packed_(weights),
+      lanes_(options.lanes),
+      lane_state_(static_cast<size_t>(options.lanes)),
+      shards_(static_cast<size_t>(options.shards)),
+      total_(zero_sums(metrics_.size())) {
+  for (Shard& shard : shards_) {
+    shard.gradient = Buffer<float>(parameters.total_floats());
+    shard.moments.resize(moments.size());
+    shard.sums = zero_sums(metrics_.size());
+  }
+  present_gradients_.reserve(shards_.size());
+  present_moments_.reserve(shards_.size());
+  present_rows_.reserve(shards_.size());
+  partial_sums_.reserve(shards_.size());
+}
+
+int64_t Executor::micro_batch(int64_t shard_rows) const {
+  const bool whole = options_.micro_batch == 0 || moments_.size() > 0;
+  return whole ? shard_rows : std::min(shard_rows, options_.micro_batch);
+}
+
+Plan& Executor::lane_plan(int lane, int64_t rows, bool training) {
+  Lane& state = lane_state_[static_cast<size_t>(lane)];
+  std::unique_ptr<Plan>& plan = (training ? state.training : state.inference)[rows];
+  if (!plan) {
+    plan = std::make_unique<Plan>(graph_,
+                                  PlanOptions{.rows = rows, .precision = options_.precision, .training = training,
+                                              .loss = loss_, .metrics = metrics_, .fuse = options_.fuse},
+                                  PlanResources{parameters_, moments_, packed_});
+    grow(state.arena, plan->arena_floats());
+    grow(state.features, static_cast<size_t>(rows * feature_floats_));
+    grow(state.labels, static_cast<size_t>(rows * label_floats_));
+    grow(state.losses, static_cast<size_t>(rows));
+    grow(state.metrics, static_cast<size_t>(rows) * metrics_.size());
+  }
+  return *plan;
+}
+
+void Executor::prepare(int64_t samples) {
+  if (std::find(prepared_.begin(), prepared_.end(), samples) != prepared_.end()) return;
+  // Compiled here, by one thread, because plans share the packed weights; with one OpenMP thread,
+  // because primitives remember how many they were made for.
+  run_alone([&] {
+    for (int shard = 0; shard < options_.shards; ++shard) {
+      const int64_t rows =
+          shard_begin(samples, shard + 1, options_.shards) - shard_begin(samples, shard, options_.shards);
+      if (rows == 0) continue;
+      const int64_t micro = micro_batch(rows);
+      for (int lane = 0; lane < lanes_.count(); ++lane) {
+        lane_plan(lane, micro, true);
+        if (rows % micro != 0) lane_plan(lane, rows % micro, true);
+      }
+    }
+  });
+  prepared_.push_back(samples);
+}
+
+const Sums& Executor::gradient(const BatchRows& batch) {
+  const int64_t n = static_cast<int64_t>(batch.samples.size());
+  prepare(n);
+  std::atomic<int> next{0};
+  lanes_.run([&](int lane) {
+    require_one_thread();
+    for (int shard = next++; shard < options_.shards; shard = next++) run_shard(lane, shard, batch);
+  });
+
+  present_gradients_.clear();
+  present_moments_.clear();
+  present_rows_.clear();
+  for (const Shard& shard : shards_) {
+    if (shard.sums.samples == 0) continue;
+    present_gradients_.push_back(shard.gradient.data());
+    present_moments_.push_back(shard.moments.data());
+    present_rows_.push_back(shard.sums.samples);
+  }
+  const auto tree = [&](auto value_of) {
+    partial_sums_.clear();
+    for (const Shard& shard : shards_) {
+      if (shard.sums.samples > 0) partial_sums_.push_back(value_of(shard.sums));
+    }
+    return tree_sum(partial_sums_);
+  };
+  total_.samples = n;
+  total_.loss = tree([](const Sums& sums) { return sums.loss; });
+  for (size_t m = 0; m < metrics_.size(); ++m) {
+    total_.metrics[m] = tree([m](const Sums& sums) { return sums.metrics[m]; });
+  }
+  return total_;
+}
+
+void Executor::run_shard(int lane, int shard, const BatchRows& batch) {
+  const int64_t n = static_cast<int64_t>(batch.samples.size());
+  const int64_t begin = shard_begin(n, shard, options_.shards), end = shard_begin(n, shard + 1, options_.shards);
+  Shard& state = shards_[static_cast<size_t>(shard)];
+  state.sums.samples = 0;
+  state.sums.loss = 0;
+  std::fill(state.sums.metrics.begin(), state.sums.metrics.end(), 0.0);
+  if (begin == end) return;
+
+  Frame frame;
+  frame.base[static_cast<size_t>(Space::kGradients)] = state.gradient.data();
+  frame.moments = state.moments.data();
+  frame.loss_scale = 1.0f / static_cast<float>(n);
+  frame.context = {.training = true, .seed = options_.seed, .epoch = batch.epoch};
+  const int64_t micro = micro_batch(end - begin);
+  for (int64_t first = begin; first < end; first += micro) {
+    const int64_t rows = std::min(micro, end - first);
+    Plan& plan = lane_plan(lane, rows, true);
+    frame.accumulate = first > begin;
+    run_rows(lane, plan, frame, batch, first, state.sums);
+    plan.backward(frame);
+    if (batch.observer != nullptr) (*batch.observer)(frame.context.samples);
+  }
+}
+
+void Executor::run_rows(int lane, Plan& plan, Frame& frame, const BatchRows& batch, int64_t first, Sums& sums) {
+  load_rows(lane, frame, batch, first, plan.rows());
+  plan.forward(frame);
+  add_sums(lane, plan.rows(), sums);
+}
+
+void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first, int64_t rows) {
+  Lane& state = lane_state_[static_cast<size_t>(lane)];
+  const auto samples = batch.samples.subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
+  float* features = state.features.data();
+  float* labels = state.labels.data();
+  if (batch.features != nullptr) {
+    // Kernels only read their inputs: the cast is the price of one kind of Ref for all memory.
+    features = const_cast<float*>(batch.features) + first * feature_floats_;
+    labels = const_cast<float*>(batch.labels) + first * label_floats_;
+  } else {
+    (*batch.reader)(samples, features, labels);
+  }
+  const Shape& prediction = graph_.value(graph_.output()).shape;
+  for (int64_t row = 0; row < rows; ++row) {
+    loss_->check_labels(1, prediction, labels + row * label_floats_, samples[static_cast<size_t>(row)]);
+  }
+  frame.base[static_cast<size_t>(Space::kArena)] = state.arena.data();
+  frame.base[static_cast<size_t>(Space::kFeatures)] = features;
+  frame.base[static_cast<size_t>(Space::kLabels)] = labels;
+  frame.base[static_cast<size_t>(Space::kWeights)] = const_cast<float*>(weights_);
+  frame.losses = state.losses.data();
+  frame.metrics = state.metrics.data();
+  frame.context.rows = rows;
+  frame.context.samples = samples;
+}
+
+void Executor::add_sums(int lane, int64_t rows, Sums& sums) const {
+  const Lane& state = lane_state_[static_cast<size_t>(lane)];
+  sums.samples += rows;
+  for (int64_t row = 0; row < rows; ++row) sums.loss += double{state.losses[static_cast<size_t>(row)]};
+  for (size_t m = 0; m < metrics_.size(); ++m) {
+    const float* values = state.metrics.data() + static_cast<int64_t>(m) * rows;
+    for (int64_t row = 0; row < rows; ++row) sums.metrics[m] += double{values[row]};
+  }
+}
+
+void Executor::run_inference(const RowReader& reader, uint64_t count, const float* statistics, bool with_labels,
+                             const ChunkUse& use) {
+  const uint64_t chunk_rows = static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
+  const size_t chunks = (count + chunk_rows - 1) / chunk_rows;
+  std::vector<uint64_t> ids(count);
+  for (uint64_t i = 0; i < count; ++i) ids[i] = i;
+  run_alone([&] {
+    for (int lane = 0; lane < lanes_.count(); ++lane) {
+      if (count >= chunk_rows) lane_plan(lane, static_cast<int64_t>(chunk_rows), false);
+      if (count % chunk_rows != 0) lane_plan(lane, static_cast<int64_t>(count % chunk_rows), false);
+    }
+  });
+  std::atomic<size_t> next{0};
+  const BatchRows batch{.samples = ids, .reader = &reader};
+  lanes_.run([&](int lane) {
+    require_one_thread();
+    Frame frame;
+    frame.context = {.training = false, .seed = options_.seed};
+    frame.statistics = statistics;
+    for (size_t chunk = next++; chunk < chunks; chunk = next++) {
+      const uint64_t first = chunk * chunk_rows, rows = std::min(chunk_rows, count - first);
+      Plan& plan = lane_plan(lane, static_cast<int64_t>(rows), false);
+      if (!with_labels) std::fill_n(lane_state_[static_cast<size_t>(lane)].labels.data(), rows * static_cast<uint64_t>(label_floats_), 0.0f);
+      load_rows(lane, frame, batch, static_cast<int64_t>(first), static_cast<int64_t>(rows));
+      plan.forward(frame);
+      use(lane, chunk, plan, frame);
+    }
+  });
+}
+
+Sums Executor::evaluate(const RowReader& reader, uint64_t count, const float* statistics) {
+  const uint64_t chunk_rows = static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
+  std::vector<Sums> chunks((count + chunk_rows - 1) / chunk_rows, zero_sums(metrics_.size()));
+  run_inference(reader, count, statistics, true,
+                [&](int lane, size_t chunk, Plan& plan, const Frame&) { add_sums(lane, plan.rows(), chunks[chunk]); });
+  Sums total = zero_sums(metrics_.size());
+  for (const Sums& chunk : chunks) {
+    total.samples += chunk.samples;
+    total.loss += chunk.loss;
+    for (size_t m = 0; m < metrics_.size(); ++m) total.metrics[m] += chunk.metrics[m];
+  }
+  return total;
+}
+
+std::vector<float> Executor::predict(const RowReader& reader, uint64_t count, const float* statistics) {
+  const size_t width = static_cast<size_t>(graph_.value(graph_.output()).shape.elements());
+  std::vector<float> outputs(count * width);
+  run_inference(reader, count, statistics, false, [&](int, size_t, Plan& plan, const Frame& frame) {
+    const size_t first = frame.context.samples[0];
+    std::copy_n(plan.output(frame), static_cast<size_t>(plan.rows()) * width, outputs.data() + first * width);
+  });
+  return outputs;
+}
+
+std::string Executor::find_non_finite(const BatchRows& batch, const float* statistics) {
+  const int64_t n = static_cast<int64_t>(batch.samples.size());
+  std::vector<float> features(static_cast<size_t>(n * feature_floats_)), labels(static_cast<size_t>(n * label_floats_));
+  if (batch.features != nullptr) {
+    std::copy_n(batch.features, features.size(), features.begin());
+    std::copy_n(batch.labels, labels.size(), labels.begin());
+  } else {
+    (*batch.reader)(batch.samples, features.data(), labels.data());
+  }
+  std::vector<double> scratch(moments_.size());
+  ReferenceExecutor reference(graph_, loss_, parameters_, moments_);
+  reference.forward({.context = {.rows = n, .training = true, .seed = options_.seed, .epoch = batch.epoch,
+                                 .samples = batch.samples},
+                     .features = features.data(), .labels = labels.data(), .weights = weights_,
+                     .statistics = statistics, .shard_moments = scratch.data()});
+  return reference.first_non_finite();
+}
+
+size_t Executor::arena_bytes() const {
+  size_t sum = 0;
+  for (const Lane& lane : lane_state_) sum += lane.arena.size() * sizeof(float);
+  return sum;
+}
+
+size_t Executor::gradient_bytes() const { return shards_.size() * parameters_.total_floats() * sizeof(float); }
+
+}  // namespace starling

@@ -1,0 +1,108 @@
+#include "engine/lanes.h"
+
+#include <immintrin.h>
+#include <omp.h>
+#include <sched.h>
+
+namespace starling {
+namespace {
+
+// About 50 µs: longer than the gaps between the parts of a step, shorter than a time slice.
+constexpr int kSpins = 2000;
+
+// One OpenMP thread, and numbers too small for full precision taken as zero: they are of no use in
+// training and cost a hundred cycles each. Both are part of the numbers, so every lane has them,
+// and the caller's thread gets its own settings back.
+class LaneSettings {
+ public:
+  LaneSettings() : threads_(omp_get_max_threads()), control_(_mm_getcsr()) {
+    omp_set_num_threads(1);
+    constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
+    _mm_setcsr(control_ | kFlushToZero | kDenormalsAreZero);
+  }
+  ~LaneSettings() {
+    _mm_setcsr(control_);
+    omp_set_num_threads(threads_);
+  }
+  LaneSettings(const LaneSettings&) = delete;
+  LaneSettings& operator=(const LaneSettings&) = delete;
+
+ private:
+  const int threads_;
+  const unsigned control_;
+};
+
+// Waits until `ready` holds; `word` changes when it may.
+template <typename T, typename Ready>
+void wait_for(const std::atomic<T>& word, bool spin, Ready ready) {
+  if (spin) {
+    for (int i = 0; i < kSpins; ++i) {
+      if (ready(word.load(std::memory_order_acquire))) return;
+      _mm_pause();
+    }
+  }
+  for (T now = word.load(std::memory_order_acquire); !ready(now); now = word.load(std::memory_order_acquire)) {
+    word.wait(now, std::memory_order_acquire);
+  }
+}
+
+}  // namespace
+
+int available_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return CPU_COUNT(&set);
+}
+
+Lanes::Lanes(int count) : count_(count), failures_(static_cast<size_t>(count)) {
+  for (int lane = 1; lane < count; ++lane) threads_.emplace_back([this, lane] { loop(lane); });
+}
+
+Lanes::~Lanes() {
+  ending_ = true;
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+}
+
+void Lanes::run(const std::function<void(int)>& work) {
+  const LaneSettings settings;  // the caller's thread is lane 0 for the length of this call
+  work_ = &work;
+  if (count_ > 1) {
+    unfinished_.store(count_ - 1, std::memory_order_relaxed);
+    round_.fetch_add(1, std::memory_order_release);
+    round_.notify_all();
+  }
+  call(0);
+  if (count_ > 1) {
+    wait_for(unfinished_, count_ <= available_cores(), [](int unfinished) { return unfinished == 0; });
+  }
+  for (std::exception_ptr& failure : failures_) {
+    if (!failure) continue;
+    const std::exception_ptr first = failure;
+    for (std::exception_ptr& each : failures_) each = nullptr;
+    std::rethrow_exception(first);
+  }
+}
+
+void Lanes::loop(int lane) {
+  const LaneSettings settings;
+  const bool spin = count_ <= available_cores();
+  uint32_t seen = 0;
+  while (true) {
+    wait_for(round_, spin, [&](uint32_t round) { return round != seen; });
+    ++seen;
+    if (ending_) return;
+    call(lane);
+    if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
+  }
+}
+
+void Lanes::call(int lane) {
+  try {
+    (*work_)(lane);
+  } catch (...) {
+    failures_[static_cast<size_t>(lane)] = std::current_exception();
+  }
+}
+
+}  // namespace starling

@@ -1,0 +1,78 @@
+// Plan: a graph, or a part of one, compiled for one number of rows and one precision.
+//
+// It is a list of kernels over one arena: forward, loss and metrics, then backward. Gradients of
+// parameters are written where the exchange reads them: into the shard's flat gradient. A plan
+// belongs to one lane (kernels keep scratch) and is run by one thread at a time; the arena is the
+// caller's, so that the plans of one lane share it.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "engine/frame.h"
+#include "engine/kernel.h"
+#include "engine/moments_layout.h"
+#include "engine/packed_weights.h"
+#include "graph/graph.h"
+#include "starling/loss.h"
+#include "starling/precision.h"
+#include "tensor/parameter_space.h"
+
+namespace starling {
+
+struct PlanOptions {
+  int64_t rows = 1;
+  Precision precision = Precision::kF32;
+  bool training = true;          // false: forward only, running statistics, no dropout
+  bool input_gradients = false;  // a pipeline stage hands them on
+  LossPtr loss;                  // null: a stage without the loss; it gets its output's gradient
+  std::vector<MetricPtr> metrics;
+  bool fuse = true;
+};
+
+// What plans of one process share.
+struct PlanResources {
+  const ParameterSpace& parameters;
+  const MomentsLayout& moments;
+  PackedWeights& packed;
+};
+
+class Plan {
+ public:
+  Plan(const Graph& graph, const PlanOptions& options, PlanResources resources);
+
+  // frame.base[kArena] has arena_floats() floats; kFeatures and kLabels have `rows` rows.
+  void forward(const Frame& frame);
+  // After forward on the same frame. Without a loss, frame.base[kGradOutput] is the gradient of
+  // the output.
+  void backward(const Frame& frame);
+
+  const float* output(const Frame& frame) const { return output_.in(frame); }
+  // The gradient of the graph's input, after backward; requires input_gradients.
+  const float* input_gradient(const Frame& frame) const { return input_gradient_.in(frame); }
+
+  size_t arena_floats() const { return arena_floats_; }
+  int64_t rows() const { return options_.rows; }
+  std::span<const std::unique_ptr<Kernel>> kernels() const { return kernels_; }
+  size_t backward_begin() const { return backward_begin_; }
+
+  // The index of the kernel after which the gradient of parameter slice `slice` is complete;
+  // −1 when this plan does not compute it.
+  int ready_after(size_t slice) const { return ready_after_[slice]; }
+  // The same for blocks first … last−1 of the parameter space: when the last of them is complete.
+  int bucket_ready_after(const ParameterSpace& space, size_t first_block, size_t last_block) const;
+
+ private:
+  friend class Lowering;
+  PlanOptions options_;
+  std::vector<std::unique_ptr<Kernel>> kernels_;
+  std::deque<ArenaBuffer> buffers_;
+  size_t arena_floats_ = 0;
+  size_t backward_begin_ = 0;
+  Ref output_;
+  Ref input_gradient_;
+  std::vector<int> ready_after_;
+};
+
+}  // namespace starling

@@ -1,0 +1,23 @@
+// What a Layer is inside: something that adds nodes to a graph.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "graph/graph.h"
+#include "starling/layer.h"
+
+namespace starling {
+
+class Layer::Impl {
+ public:
+  // Adds the layer's nodes for `x` and returns its output. An empty name means a numbered one.
+  using Build = std::function<ValueId(Graph& graph, ValueId x, const std::string& name, bool trainable)>;
+
+  explicit Impl(Build function) : build(std::move(function)) {}
+  Build build;
+  std::string name;
+  bool trainable = true;
+};
+
+}  // namespace starling

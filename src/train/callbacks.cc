@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+#include "starling/error.h"
+#include "starling/trainer.h"
+
+namespace starling {
+namespace {
+
+// Follows one value of the history and tells when it is the best so far.
+class Best {
+ public:
+  explicit Best(std::string name) : name_(std::move(name)) {
+    lower_ = name_.ends_with("loss") || name_.ends_with("error");
+    value_ = lower_ ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+  }
+
+  // Throws Error when the record has no such value.
+  bool improves(const EpochRecord& record, double min_delta) {
+    const double now = record.value(name_);
+    if (std::isnan(now)) {
+      std::string known;
+      for (const auto& [name, value] : record.values) known += (known.empty() ? "" : ", ") + name;
+      throw input_error(fmt::format("a callback watches \"{}\", which this run does not have", name_),
+                        fmt::format("it has: {}; values that begin with val_ need validation data", known));
+    }
+    const bool better = lower_ ? now < value_ - min_delta : now > value_ + min_delta;
+    if (better) value_ = now;
+    return better;
+  }
+
+  double value() const { return value_; }
+  void set(double value) { value_ = value; }
+
+ private:
+  std::string name_;
+  bool lower_;
+  double value_;
+};
+
+class EarlyStopping final : public Callback {
+ public:
+  EarlyStopping(std::string value, EarlyStoppingOptions options) : best_(std::move(value)), options_(options) {
+    if (options.patience < 1) {
+      throw input_error(fmt::format("early stopping with patience = {}", options.patience), "use 1 or more epochs");
+    }
+  }
+
+  bool epoch_end(Trainer& trainer, const EpochRecord& record) override {
+    if (best_.improves(record, options_.min_delta)) {
+      waited_ = 0;
+      if (options_.restore_best) weights_ = trainer.snapshot();
+      return true;
+    }
+    return ++waited_ < options_.patience;
+  }
+
+  void train_end(Trainer& trainer) override {
+    if (options_.restore_best && !weights_.empty()) trainer.restore(weights_);
+  }
+
+  CallbackState save() const override { return {fmt::format("{} {}", waited_, best_.value()), weights_}; }
+  void restore(const CallbackState& state) override {
+    const size_t space = state.text.find(' ');
+    double value = best_.value();
+    std::from_chars(state.text.data(), state.text.data() + space, waited_);
+    std::from_chars(state.text.data() + space + 1, state.text.data() + state.text.size(), value);
+    best_.set(value);
+    weights_ = state.values;
+  }
+
+ private:
+  Best best_;
+  EarlyStoppingOptions options_;
+  int waited_ = 0;
+  std::vector<float> weights_;
+};
+
+class SaveBest final : public Callback {
+ public:
+  SaveBest(std::filesystem::path path, SaveBestOptions options) : path_(std::move(path)), best_(options.value) {
+    if (path_.extension() != ".safetensors") path_ += ".safetensors";
+  }
+
+  bool epoch_end(Trainer& trainer, const EpochRecord& record) override {
+    if (best_.improves(record, 0)) trainer.save(path_);
+    return true;
+  }
+
+  CallbackState save() const override { return {fmt::format("{}", best_.value()), {}}; }
+  void restore(const CallbackState& state) override {
+    double value = best_.value();
+    std::from_chars(state.text.data(), state.text.data() + state.text.size(), value);
+    best_.set(value);
+  }
+
+ private:
+  std::filesystem::path path_;
+  Best best_;
+};
+
+class OnEpochEnd final : public Callback {
+ public:
+  using Function = std::function<bool(Trainer&, const EpochRecord&)>;
+  explicit OnEpochEnd(Function function) : function_(std::move(function)) {}
+  bool epoch_end(Trainer& trainer, const EpochRecord& record) override { return function_(trainer, record); }
+
+ private:
+  Function function_;
+};
+
+}  // namespace
+
+CallbackPtr early_stopping(std::string value, EarlyStoppingOptions options) {
+  return std::make_shared<EarlyStopping>(std::move(value), options);
+}
+CallbackPtr save_best(std::filesystem::path path, SaveBestOptions options) {
+  return std::make_shared<SaveBest>(std::move(path), std::move(options));
+}
+CallbackPtr on_epoch_end(std::function<bool(Trainer&, const EpochRecord&)> function) {
+  return std::make_shared<OnEpochEnd>(std::move(function));
+}
+
+}  // namespace starling

@@ -1,0 +1,185 @@
+#include "train/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "observe/history_json.h"
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+Sums no_sums(size_t metrics) { return {.samples = 0, .loss = 0, .metrics = std::vector<double>(metrics, 0.0)}; }
+
+void append_line(const std::filesystem::path& path, const std::string& line) {
+  std::ofstream file(path, std::ios::app);
+  file << line << '\n';
+  file.flush();
+  if (!file) {
+    throw run_error(fmt::format("{} can't be written", path.string()), "is the disk full, or the folder read-only?");
+  }
+}
+
+}  // namespace
+
+History Trainer::fit(const data::Dataset& train, const FitOptions& options) {
+  return FitLoop(*this, *impl_, train, options).run();
+}
+
+FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& train, const FitOptions& options)
+    : trainer_(trainer),
+      impl_(impl),
+      train_((impl.check_data(train, "training"), train)),
+      options_(options),
+      executor_(impl.executor_for(options.batch)),
+      step_(executor_, impl.state, impl.options.optimizer, impl.options.non_finite),
+      loader_(train, {.batch = options.batch, .seed = impl.options.seed, .shuffle = options.shuffle}),
+      reader_(reader_of(train_)),
+      observer_([this](std::span<const uint64_t> ids) { ledger_.mark(ids); }),
+      first_epoch_(impl.epochs_done),
+      end_epoch_(impl.epochs_done + options.epochs) {
+  if (options.epochs == 0) throw input_error("epochs = 0", "train for 1 epoch or more");
+  if (options.validation) impl.check_data(options.validation, "validation");
+  cursor_ = {.epoch = first_epoch_, .step_in_epoch = 0, .sums = no_sums(impl.options.metrics.size())};
+  if (!options.checkpoints.folder.empty()) {
+    store_ = std::make_unique<CheckpointStore>(options.checkpoints.folder, CheckpointOptions{.keep = options.checkpoints.keep});
+  }
+}
+
+History FitLoop::run() {
+  impl_.summary = {};
+  if (options_.checkpoints.resume) resume();
+  begin_ledger();
+  last_save_ = Clock::now();
+  executor_.prepare(static_cast<int64_t>(std::min<uint64_t>(options_.batch, train_.size())));
+  if (executor_.lanes().count() > executor_.options().shards) {
+    note(fmt::format("{} of {} lanes have no work: a batch has {} shards (raise `shards` to use them)",
+                     executor_.lanes().count() - executor_.options().shards, executor_.lanes().count(),
+                     executor_.options().shards));
+  }
+  for (const CallbackPtr& callback : options_.callbacks) callback->train_begin(trainer_);
+  while (cursor_.epoch < end_epoch_) {
+    if (!run_epoch()) break;
+    if (!finish_epoch()) break;
+  }
+  if (store_) {
+    save_now();
+    store_->wait();
+    if (const auto failure = store_->failure()) note("the last checkpoint was not saved: " + *failure);
+  }
+  if (!impl_.summary.stopped) {
+    for (const CallbackPtr& callback : options_.callbacks) callback->train_end(trainer_);
+  }
+  impl_.epochs_done = cursor_.epoch;
+  return history_;
+}
+
+void FitLoop::begin_ledger() {
+  if (cursor_.step_in_epoch == 0) ledger_.begin(cursor_.epoch, train_.size());
+}
+
+bool FitLoop::run_epoch() {
+  const uint64_t steps = loader_.steps_per_epoch();
+  loader_.start_epoch(cursor_.epoch, cursor_.step_in_epoch);
+  epoch_begin_ = Clock::now();
+  epoch_seconds_ = 0;
+  epoch_samples_ = 0;
+  while (cursor_.step_in_epoch < steps) {
+    run_step();
+    if (options_.on_step) tell_progress();
+    if (options_.should_stop && options_.should_stop()) {
+      impl_.summary.stopped = true;
+      return false;
+    }
+    save_if_due();
+  }
+  return true;
+}
+
+void FitLoop::run_step() {
+  const auto begin = Clock::now();
+  const data::Batch& batch = loader_.next();
+  const uint64_t total_steps = (end_epoch_ - first_epoch_) * loader_.steps_per_epoch();
+  const uint64_t step = (cursor_.epoch - first_epoch_) * loader_.steps_per_epoch() + cursor_.step_in_epoch;
+  const TrainStep::Result result =
+      step_.run({.samples = batch.ids, .features = batch.features, .labels = batch.labels, .reader = &reader_,
+                 .observer = &observer_, .epoch = cursor_.epoch},
+                rate(impl_.options.optimizer, step, total_steps));
+  if (result.applied) {
+    cursor_.sums.samples += result.sums->samples;
+    cursor_.sums.loss += result.sums->loss;
+    for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m) cursor_.sums.metrics[m] += result.sums->metrics[m];
+  } else {
+    ++impl_.summary.skipped_steps;
+    note(fmt::format("epoch {} step {}: skipped, a number was not finite", cursor_.epoch + 1, cursor_.step_in_epoch + 1));
+  }
+  ++cursor_.step_in_epoch;
+  ++impl_.summary.steps;
+  impl_.summary.samples += batch.ids.size();
+  impl_.summary.trained_samples += batch.ids.size();
+  epoch_samples_ += batch.ids.size();
+  const double seconds = seconds_since(begin);
+  epoch_seconds_ += seconds;
+  impl_.summary.training_seconds += seconds;
+}
+
+bool FitLoop::finish_epoch() {
+  const data::LedgerEntry entry = ledger_.finish();
+  impl_.summary.samples_unique += entry.unique;
+  impl_.summary.samples_duplicated += entry.duplicated;
+  impl_.summary.samples_missing += entry.missing;
+  if (!options_.ledger.empty()) append_line(options_.ledger, entry.to_json());
+
+  const double n = static_cast<double>(std::max<int64_t>(1, cursor_.sums.samples));
+  EpochRecord record{.epoch = cursor_.epoch + 1, .step = impl_.state.step};
+  record.values.emplace_back("train_loss", cursor_.sums.loss / n);
+  const std::vector<std::string> names = impl_.metric_names();
+  for (size_t m = 0; m < names.size(); ++m) record.values.emplace_back("train_" + names[m], cursor_.sums.metrics[m] / n);
+  if (options_.validation) {
+    for (const auto& [name, value] : impl_.evaluate(options_.validation).values) record.values.emplace_back("val_" + name, value);
+  }
+  const uint64_t steps = loader_.steps_per_epoch();
+  record.values.emplace_back("learning_rate", rate(impl_.options.optimizer, (cursor_.epoch - first_epoch_ + 1) * steps - 1,
+                                                   (end_epoch_ - first_epoch_) * steps));
+  record.values.emplace_back("samples_per_s", static_cast<double>(epoch_samples_) / std::max(epoch_seconds_, 1e-9));
+  record.seconds = seconds_since(epoch_begin_);
+  history_.append(record);
+
+  ++cursor_.epoch;
+  cursor_.step_in_epoch = 0;
+  cursor_.sums = no_sums(names.size());
+  begin_ledger();
+  bool go_on = true;
+  for (const CallbackPtr& callback : options_.callbacks) go_on = callback->epoch_end(trainer_, record) && go_on;
+  if (options_.on_epoch) options_.on_epoch(record);
+  return go_on;
+}
+
+void FitLoop::tell_progress() const {
+  const double n = static_cast<double>(std::max<int64_t>(1, cursor_.sums.samples));
+  progress_.epoch = cursor_.epoch - first_epoch_ + 1;
+  progress_.epochs = end_epoch_ - first_epoch_;
+  progress_.step_in_epoch = cursor_.step_in_epoch;
+  progress_.steps_per_epoch = loader_.steps_per_epoch();
+  progress_.samples = impl_.summary.trained_samples;
+  progress_.seconds = impl_.summary.training_seconds;
+  progress_.loss = cursor_.sums.loss / n;
+  progress_.metrics.resize(cursor_.sums.metrics.size());
+  for (size_t m = 0; m < progress_.metrics.size(); ++m) {
+    if (progress_.metrics[m].first.empty()) progress_.metrics[m].first = impl_.options.metrics[m]->kind();
+    progress_.metrics[m].second = cursor_.sums.metrics[m] / n;
+  }
+  options_.on_step(progress_);
+}
+
+void FitLoop::note(const std::string& text) const {
+  if (options_.on_note) options_.on_note(text);
+}
+
+}  // namespace starling

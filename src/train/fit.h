@@ -1,0 +1,68 @@
+// FitLoop: one call of Trainer::fit: epochs, steps, validation, callbacks, checkpoints and the
+// ledger. What a checkpoint holds is exactly the state between two steps, so a run that goes on
+// from it ends with the same bits as one that never stopped.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "data/ledger.h"
+#include "data/loader.h"
+#include "starling/trainer.h"
+#include "train/checkpoint.h"
+#include "train/step.h"
+#include "train/trainer_impl.h"
+
+namespace starling {
+
+class FitLoop {
+ public:
+  FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& train, const FitOptions& options);
+
+  History run();
+
+ private:
+  // Where the loop is; all of it is in every checkpoint.
+  struct Cursor {
+    uint32_t epoch = 0;          // the one under way, counted over all fits
+    uint64_t step_in_epoch = 0;  // steps done in it
+    Sums sums;                   // of the epoch so far
+  };
+
+  void resume();
+  void restore(const CheckpointStore::Loaded& loaded);
+  Snapshot snapshot() const;
+  nlohmann::json job_fingerprint() const;
+  void save_if_due();
+  void save_now();
+  bool run_epoch();  // false: stopped in the middle
+  void run_step();
+  void begin_ledger();
+  bool finish_epoch();  // false: a callback ends training
+  void tell_progress() const;
+  void note(const std::string& text) const;
+
+  Trainer& trainer_;
+  Trainer::Impl& impl_;
+  const data::Dataset& train_;
+  const FitOptions& options_;
+  Executor& executor_;
+  TrainStep step_;
+  data::Loader loader_;
+  data::Ledger ledger_;
+  RowReader reader_;
+  RowsObserver observer_;
+  const uint32_t first_epoch_;
+  uint32_t end_epoch_;
+  Cursor cursor_;
+  History history_;
+  std::unique_ptr<CheckpointStore> store_;
+  std::chrono::steady_clock::time_point last_save_;
+  std::chrono::steady_clock::time_point epoch_begin_;
+  double epoch_seconds_ = 0;    // of training in this epoch
+  uint64_t epoch_samples_ = 0;  // of this process in this epoch
+  mutable Progress progress_;
+};
+
+}  // namespace starling

@@ -1,0 +1,159 @@
+// The part of FitLoop that saves and resumes.
+#include <fmt/format.h>
+
+#include "observe/history_json.h"
+#include "starling/error.h"
+#include "train/fit.h"
+
+namespace starling {
+namespace {
+
+std::string to_hex(std::span<const std::byte> bytes) {
+  std::string text;
+  text.reserve(bytes.size() * 2);
+  for (std::byte b : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(b));
+  return text;
+}
+
+std::vector<std::byte> from_hex(const std::string& text) {
+  std::vector<std::byte> bytes;
+  bytes.reserve(text.size() / 2);
+  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(digit(text[i]) << 4 | digit(text[i + 1])));
+  }
+  return bytes;
+}
+
+std::string callback_name(size_t index) { return fmt::format("callback/{}", index); }
+
+}  // namespace
+
+// What must be the same when a run goes on, because it is part of its numbers.
+nlohmann::json FitLoop::job_fingerprint() const {
+  return {{"seed", impl_.options.seed},
+          {"batch", options_.batch},
+          {"shards", executor_.options().shards},
+          {"micro_batch", executor_.options().micro_batch},
+          {"precision", precision_name(impl_.options.precision)},
+          {"samples", train_.size()},
+          {"shuffle", options_.shuffle},
+          {"optimizer", optimizer_name(impl_.options.optimizer.kind)}};
+}
+
+Snapshot FitLoop::snapshot() const {
+  Snapshot snapshot;
+  snapshot.weights = impl_.state.weight_tensors();
+  snapshot.optimizer = impl_.state.optimizer_tensors();
+  snapshot.statistics = impl_.state.statistics_tensors();
+  nlohmann::json callbacks = nlohmann::json::array();
+  for (size_t i = 0; i < options_.callbacks.size(); ++i) {
+    CallbackState state = options_.callbacks[i]->save();
+    callbacks.push_back(state.text);
+    if (state.values.empty()) continue;
+    const Shape shape{static_cast<int64_t>(state.values.size())};
+    snapshot.optimizer.push_back({callback_name(i), shape, std::move(state.values)});
+  }
+  const FitSummary& summary = impl_.summary;
+  snapshot.manifest = {
+      {"step", summary.steps},
+      {"updates", impl_.state.step},
+      {"epoch", cursor_.epoch},
+      {"step_in_epoch", cursor_.step_in_epoch},
+      {"job", job_fingerprint()},
+      {"sums", {{"samples", cursor_.sums.samples}, {"loss", cursor_.sums.loss}, {"metrics", cursor_.sums.metrics}}},
+      {"history", history_to_json(history_)},
+      {"callbacks", callbacks},
+      {"ledger", to_hex(ledger_.save())},
+      {"totals",
+       {{"samples", summary.samples},
+        {"unique", summary.samples_unique},
+        {"duplicated", summary.samples_duplicated},
+        {"missing", summary.samples_missing},
+        {"skipped", summary.skipped_steps}}}};
+  return snapshot;
+}
+
+void FitLoop::resume() {
+  if (!store_) throw input_error("there is nothing to resume from", "give a folder for checkpoints");
+  const std::optional<CheckpointStore::Loaded> loaded = store_->load_latest();
+  if (!loaded) {
+    note(fmt::format("nothing to resume in {}: starting at the beginning", store_->folder().string()));
+    return;
+  }
+  for (const std::string& skipped : loaded->skipped) note("a damaged checkpoint was passed over: " + skipped);
+  try {
+    restore(*loaded);
+  } catch (const nlohmann::json::exception& error) {
+    throw input_error(fmt::format("the manifest of {} lacks something: {}", loaded->path.string(), error.what()),
+                      "it was not written by this version of Starling; start anew without --resume");
+  }
+  impl_.summary.resumed_from = loaded->path.string();
+  note(fmt::format("resumed from {} (epoch {}, step {})", loaded->path.string(), cursor_.epoch + 1, cursor_.step_in_epoch));
+}
+
+void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
+  const nlohmann::json& manifest = loaded.snapshot.manifest;
+  const nlohmann::json now = job_fingerprint();
+  for (const auto& [key, value] : now.items()) {
+    const nlohmann::json before = manifest.at("job").at(key);
+    if (before == value) continue;
+    throw input_error(fmt::format("{} was made with {} = {}, but the job now says {}", loaded.path.string(), key,
+                                  before.dump(), value.dump()),
+                      fmt::format("set {} back, or start anew in another run folder", key));
+  }
+  std::vector<NamedTensor> optimizer;
+  std::vector<CallbackState> callbacks(options_.callbacks.size());
+  for (const NamedTensor& tensor : loaded.snapshot.optimizer) {
+    bool is_callback = false;
+    for (size_t i = 0; i < callbacks.size(); ++i) {
+      if (tensor.name == callback_name(i)) {
+        callbacks[i].values = tensor.values;
+        is_callback = true;
+      }
+    }
+    if (!is_callback) optimizer.push_back(tensor);
+  }
+  impl_.state.load_weights(loaded.snapshot.weights);
+  impl_.state.load_optimizer(optimizer);
+  impl_.state.load_statistics(loaded.snapshot.statistics);
+  impl_.weights_changed();
+  impl_.executor_for(options_.batch);  // refreshes packed copies
+  impl_.state.step = manifest.at("updates");
+  cursor_.epoch = manifest.at("epoch");
+  cursor_.step_in_epoch = manifest.at("step_in_epoch");
+  const nlohmann::json& sums = manifest.at("sums");
+  cursor_.sums = {.samples = sums.at("samples"), .loss = sums.at("loss"), .metrics = sums.at("metrics")};
+  history_ = history_from_json(manifest.at("history"));
+  const nlohmann::json& texts = manifest.at("callbacks");
+  for (size_t i = 0; i < callbacks.size() && i < texts.size(); ++i) {
+    callbacks[i].text = texts[i];
+    options_.callbacks[i]->restore(callbacks[i]);
+  }
+  ledger_.restore(from_hex(manifest.at("ledger")));
+  const nlohmann::json& totals = manifest.at("totals");
+  FitSummary& summary = impl_.summary;
+  summary.steps = manifest.at("step");
+  summary.samples = totals.at("samples");
+  summary.samples_unique = totals.at("unique");
+  summary.samples_duplicated = totals.at("duplicated");
+  summary.samples_missing = totals.at("missing");
+  summary.skipped_steps = totals.at("skipped");
+}
+
+void FitLoop::save_if_due() {
+  if (!store_) return;
+  const CheckpointPolicy& policy = options_.checkpoints;
+  const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - last_save_).count();
+  const bool by_steps = policy.every_steps > 0 && impl_.summary.steps % policy.every_steps == 0;
+  const bool by_time = policy.every_seconds > 0 && waited >= policy.every_seconds;
+  if (by_steps || by_time) save_now();
+}
+
+void FitLoop::save_now() {
+  store_->save(snapshot());
+  last_save_ = std::chrono::steady_clock::now();
+  if (const auto failure = store_->failure()) note("a checkpoint was not saved, training goes on: " + *failure);
+}
+
+}  // namespace starling

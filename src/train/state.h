@@ -1,0 +1,41 @@
+// TrainState: everything that training changes and a checkpoint keeps: weights, optimizer state,
+// running statistics and the number of updates. All in flat arrays with one layout. No threads.
+#pragma once
+
+#include <vector>
+
+#include "engine/moments_layout.h"
+#include "graph/graph.h"
+#include "starling/optimizer.h"
+#include "tensor/buffer.h"
+#include "tensor/parameter_space.h"
+#include "train/safetensors.h"
+
+namespace starling {
+
+struct TrainState {
+  // Weights are drawn by `seed`; the rest is zero.
+  TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed);
+
+  // Weights or optimizer state by parameter name, and running statistics by layer name.
+  std::vector<NamedTensor> weight_tensors() const;
+  std::vector<NamedTensor> optimizer_tensors() const;
+  std::vector<NamedTensor> statistics_tensors() const;
+  // Throw Error, and change nothing, when a name is missing or unknown or a shape differs.
+  void load_weights(const std::vector<NamedTensor>& tensors);
+  void load_optimizer(const std::vector<NamedTensor>& tensors);
+  void load_statistics(const std::vector<NamedTensor>& tensors);
+
+  OptimizerKind optimizer_kind;
+  ParameterSpace space;
+  MomentsLayout moments;
+  Buffer<float> weights;
+  std::vector<Buffer<float>> optimizer;  // by state: first moment, second moment
+  Buffer<float> statistics;
+  uint64_t step = 0;  // updates done
+};
+
+// The flat layout of a graph's parameters: in the order in which the backward pass finishes them.
+ParameterSpace parameter_space(const Graph& graph);
+
+}  // namespace starling

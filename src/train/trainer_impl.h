@@ -1,0 +1,45 @@
+// What a Trainer is inside: the state, and an executor for the shards and micro-batch of the last
+// fit. trainer.cc has what is done with a model, fit.cc has the loop of training.
+#pragma once
+
+#include <memory>
+
+#include "engine/executor.h"
+#include "starling/trainer.h"
+#include "train/state.h"
+
+namespace starling {
+
+class Trainer::Impl {
+ public:
+  Impl(Model model, TrainerOptions options);
+
+  // The executor for batches of this size; made when it is first needed or the shards change.
+  Executor& executor_for(uint64_t batch);
+  // The executor there is, whatever its shards: for evaluation.
+  Executor& any_executor();
+  // The weights were changed from outside: their packed copies are stale.
+  void weights_changed() { stale_ = true; }
+
+  // Throws Error when the samples don't fit the model or the loss; `role` is "training" or the like.
+  void check_data(const data::Dataset& dataset, const char* role) const;
+  std::vector<std::string> metric_names() const;
+  Evaluation evaluate(const data::Dataset& dataset);
+
+  Model model;
+  TrainerOptions options;
+  TrainState state;
+  FitSummary summary;
+  uint32_t epochs_done = 0;  // by earlier calls of fit
+
+ private:
+  Executor& fresh();
+
+  std::unique_ptr<Executor> executor_;
+  bool stale_ = false;
+};
+
+// Reads rows of `dataset` for the executor's lanes. The data set outlives the reader.
+RowReader reader_of(const data::Dataset& dataset);
+
+}  // namespace starling
