@@ -105,8 +105,9 @@ TEST(Safetensors, ReadsDoublesAndRefusesIntegersAsWeights) {
   const std::string header = R"({"x":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})";
   EXPECT_EQ(to_named_tensors(parse(file_of(header, bytes)), "file")[0].values[0], 0.1f);
   const std::string whole = R"({"x":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})";
-  const SafetensorsView view = parse(file_of(whole, bytes)), moved = view;
-  EXPECT_EQ(moved.tensors[0].elements(), 1u);
+  const std::string file = file_of(whole, bytes);
+  const SafetensorsView view = parse(file);
+  EXPECT_EQ(view.tensors[0].elements(), 1u);
   EXPECT_THROW(to_named_tensors(view, "file"), Error);
 }
 
