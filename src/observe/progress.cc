@@ -61,25 +61,25 @@ std::string labelled(const std::string& name, double value) {
 
 }  // namespace
 
-Progress::Progress(std::FILE* out, ProgressOptions options)
+ProgressBar::ProgressBar(std::FILE* out, ProgressOptions options)
     : out_(out), options_(std::move(options)) {
   if (!options_.clock_s) options_.clock_s = steady_clock_s;
   if (!options_.columns) options_.columns = [out] { return terminal_columns(out); };
 }
 
-Progress::~Progress() {
+ProgressBar::~ProgressBar() {
   if (line_open_) std::fputs("\n", out_);
   flush();
 }
 
-void Progress::flush() { std::fflush(out_); }
+void ProgressBar::flush() { std::fflush(out_); }
 
-void Progress::clear() {
+void ProgressBar::clear() {
   if (line_open_) std::fputs("\r\x1b[K", out_);
   line_open_ = false;
 }
 
-void Progress::begin_epoch(const Epoch& epoch) {
+void ProgressBar::begin_epoch(const Epoch& epoch) {
   const std::lock_guard lock(mutex_);
   epoch_ = epoch;
   update_ = {.done = epoch.done};
@@ -87,7 +87,7 @@ void Progress::begin_epoch(const Epoch& epoch) {
   drawn_s_.reset();
 }
 
-void Progress::update(const Update& update) {
+void ProgressBar::update(const Update& update) {
   if (!options_.enabled || !options_.terminal) return;
   const std::lock_guard lock(mutex_);
   update_ = update;
@@ -97,14 +97,14 @@ void Progress::update(const Update& update) {
   draw();
 }
 
-void Progress::draw() {
+void ProgressBar::draw() {
   const int columns = options_.columns();
   std::fputs(("\r" + running_line(columns) + "\x1b[K").c_str(), out_);
   line_open_ = true;
   flush();
 }
 
-void Progress::end_epoch(const EpochRecord& record) {
+void ProgressBar::end_epoch(const EpochRecord& record) {
   if (!options_.enabled) return;
   const std::lock_guard lock(mutex_);
   clear();
@@ -112,7 +112,7 @@ void Progress::end_epoch(const EpochRecord& record) {
   flush();
 }
 
-void Progress::print_line(std::string_view line) {
+void ProgressBar::print_line(std::string_view line) {
   const std::lock_guard lock(mutex_);
   const bool redraw = line_open_;
   clear();
@@ -122,7 +122,7 @@ void Progress::print_line(std::string_view line) {
   flush();
 }
 
-std::string Progress::bar(int width, double fraction) const {
+std::string ProgressBar::bar(int width, double fraction) const {
   const double filled = std::clamp(fraction, 0.0, 1.0) * width;
   const int whole = static_cast<int>(filled);
   const bool half = whole < width && filled - whole >= 0.5;
@@ -135,7 +135,7 @@ std::string Progress::bar(int width, double fraction) const {
   return "\x1b[36m" + done + "\x1b[0m\x1b[90m" + rest + "\x1b[0m";
 }
 
-std::string Progress::running_line(int columns) const {
+std::string ProgressBar::running_line(int columns) const {
   const double elapsed_s = now_s_ - begun_s_;
   const uint64_t here = update_.done - std::min(update_.done, epoch_.done);
   const std::string head = fmt::format("epoch {}/{}", epoch_.epoch, epoch_.epochs);
@@ -181,7 +181,7 @@ std::string Progress::running_line(int columns) const {
   return line;
 }
 
-std::string Progress::epoch_line(const EpochRecord& record) const {
+std::string ProgressBar::epoch_line(const EpochRecord& record) const {
   std::string numbers;
   for (const auto& [name, value] : record.values) {
     if (name != "learning_rate") numbers += "  " + labelled(name, value);

@@ -1,4 +1,4 @@
-// Progress: how far a run is, in one line that is drawn over and over.
+// ProgressBar: how far a run is, in one line that is drawn over and over.
 //   epoch 2/3 ━━━━━━━━━━╸          512/938  41,230 samples/s  loss 0.3121  acc 89.1%  eta 00:12
 // On a terminal it is redrawn at most 10 times a second, fits the width of the window, and leaves
 // one line for each epoch. Elsewhere (a file, a pipe) only that line per epoch is written. Any
@@ -26,7 +26,7 @@ struct ProgressOptions {
   std::function<int()> columns = {};     // default: asks the terminal, 80 when it does not know
 };
 
-class Progress {
+class ProgressBar {
  public:
   struct Epoch {
     uint32_t epoch = 1;   // counted from 1
@@ -42,11 +42,11 @@ class Progress {
   };
 
   // `out` outlives the object.
-  explicit Progress(std::FILE* out, ProgressOptions options = {});
+  explicit ProgressBar(std::FILE* out, ProgressOptions options = {});
   // Ends an open line with a newline.
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
 
   void begin_epoch(const Epoch& epoch);
   void update(const Update& update);

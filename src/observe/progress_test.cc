@@ -54,7 +54,7 @@ class ProgressTest : public testing::Test {
 };
 
 TEST_F(ProgressTest, DrawsTheLineOfATerminal) {
-  Progress progress(out_, options(true));
+  ProgressBar progress(out_, options(true));
   progress.begin_epoch({.epoch = 2, .epochs = 3, .steps = 938});
   now_s_ += 1;
   progress.update({.done = 469, .samples = 41230, .loss = 0.31214, .accuracy = 0.891});
@@ -64,7 +64,7 @@ TEST_F(ProgressTest, DrawsTheLineOfATerminal) {
 }
 
 TEST_F(ProgressTest, RedrawsAtMostTenTimesASecond) {
-  Progress progress(out_, options(true));
+  ProgressBar progress(out_, options(true));
   progress.begin_epoch({.steps = 1000});
   int drawn = 0;
   for (uint64_t step = 1; step <= 1000; ++step) {
@@ -79,7 +79,7 @@ TEST_F(ProgressTest, RedrawsAtMostTenTimesASecond) {
 TEST_F(ProgressTest, NeverExceedsTheWidthOfTheWindow) {
   ProgressOptions plain = options(true);
   plain.unicode = false;
-  Progress progress(out_, plain);
+  ProgressBar progress(out_, plain);
   for (columns_ = 1; columns_ < 140; ++columns_) {
     progress.begin_epoch({.epoch = 2, .epochs = 3, .steps = 938});
     now_s_ += 1;
@@ -94,7 +94,7 @@ TEST_F(ProgressTest, NeverExceedsTheWidthOfTheWindow) {
 }
 
 TEST_F(ProgressTest, LeavesOneLinePerEpochOnATerminal) {
-  Progress progress(out_, options(true));
+  ProgressBar progress(out_, options(true));
   progress.begin_epoch({.epoch = 2, .epochs = 3, .steps = 938});
   progress.update({.done = 938, .samples = 60000, .loss = 0.3});
   written();
@@ -106,7 +106,7 @@ TEST_F(ProgressTest, LeavesOneLinePerEpochOnATerminal) {
 
 TEST_F(ProgressTest, WritesOnlyPlainEpochLinesToAFile) {
   {
-    Progress progress(out_, options(false));
+    ProgressBar progress(out_, options(false));
     progress.begin_epoch({.epoch = 2, .epochs = 3, .steps = 938});
     now_s_ += 1;
     progress.update({.done = 512, .samples = 100, .loss = 0.3121});
@@ -121,7 +121,7 @@ TEST_F(ProgressTest, HiddenItShowsOnlyOtherLines) {
   ProgressOptions hidden = options(true);
   hidden.enabled = false;
   {
-    Progress progress(out_, hidden);
+    ProgressBar progress(out_, hidden);
     progress.begin_epoch({.steps = 10});
     progress.update({.done = 5});
     progress.print_line("warning: a full disk");
@@ -131,7 +131,7 @@ TEST_F(ProgressTest, HiddenItShowsOnlyOtherLines) {
 }
 
 TEST_F(ProgressTest, OtherLinesDoNotTearTheBar) {
-  Progress progress(out_, options(true));
+  ProgressBar progress(out_, options(true));
   progress.begin_epoch({.steps = 10});
   progress.update({.done = 5, .loss = 1});
   const std::string bar = written();
@@ -141,7 +141,7 @@ TEST_F(ProgressTest, OtherLinesDoNotTearTheBar) {
 
 TEST_F(ProgressTest, EndsAnOpenLineWithANewline) {
   {
-    Progress progress(out_, options(true));
+    ProgressBar progress(out_, options(true));
     progress.begin_epoch({.steps = 10});
     progress.update({.done = 5, .loss = 1});
     EXPECT_THAT(written(), Not(HasSubstr("\n")));
@@ -150,7 +150,7 @@ TEST_F(ProgressTest, EndsAnOpenLineWithANewline) {
 }
 
 TEST_F(ProgressTest, CountsARunResumedInTheMiddleFromThere) {
-  Progress progress(out_, options(true));
+  ProgressBar progress(out_, options(true));
   progress.begin_epoch({.epoch = 1, .epochs = 1, .steps = 1000, .done = 900});
   now_s_ += 10;
   progress.update({.done = 950, .samples = 500, .loss = 12345});
@@ -163,7 +163,7 @@ TEST_F(ProgressTest, CountsARunResumedInTheMiddleFromThere) {
 TEST_F(ProgressTest, ColoursAreOnlyAddedWhenAskedFor) {
   ProgressOptions coloured = options(true);
   coloured.color = true;
-  Progress progress(out_, coloured);
+  ProgressBar progress(out_, coloured);
   progress.begin_epoch({.steps = 10});
   progress.update({.done = 5, .loss = 1});
   EXPECT_THAT(written(), HasSubstr("\x1b[36m━━━"));
