@@ -71,6 +71,8 @@ struct FitOptions {
   CheckpointPolicy checkpoints = {};
   std::function<void(const Progress&)> on_step = {};
   std::function<void(const EpochRecord&)> on_epoch = {};
+  // Told the epochs that the run has behind it when it goes on from a checkpoint.
+  std::function<void(const History&)> on_resume = {};
   std::function<void(const std::string&)> on_note = {};  // what a person should know, one line each
   // Asked after every step: true ends training after a checkpoint. For Ctrl-C.
   std::function<bool()> should_stop = {};
@@ -111,7 +113,8 @@ class Trainer {
   std::vector<float> predict(std::span<const float> features);
   std::vector<float> predict(const data::Dataset& dataset);
 
-  // Weights and running statistics as safetensors. load throws Error when names or shapes differ.
+  // Weights and running statistics as safetensors. load also takes the folder of a checkpoint; it
+  // throws Error when names or shapes differ.
   void save(const std::filesystem::path& path) const;
   void load(const std::filesystem::path& path);
 

@@ -89,6 +89,7 @@ void FitLoop::resume() {
                       "it was not written by this version of Starling; start anew without --resume");
   }
   impl_.summary.resumed_from = loaded->path.string();
+  if (options_.on_resume) options_.on_resume(history_);
   note(fmt::format("resumed from {} (epoch {}, step {})", loaded->path.string(), cursor_.epoch + 1, cursor_.step_in_epoch));
 }
 

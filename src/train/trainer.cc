@@ -7,6 +7,7 @@
 #include "graph/graph.h"
 #include "starling/error.h"
 #include "tensor/weights_hash.h"
+#include "train/checkpoint.h"
 #include "train/safetensors_file.h"
 #include "train/trainer_impl.h"
 
@@ -150,9 +151,15 @@ void Trainer::save(const std::filesystem::path& path) const {
 
 void Trainer::load(const std::filesystem::path& path) {
   std::vector<NamedTensor> weights, statistics;
-  for (NamedTensor& tensor : starling::load_weights(path).tensors) {
-    const bool is_statistic = tensor.name.ends_with(".running_mean") || tensor.name.ends_with(".running_variance");
-    (is_statistic ? statistics : weights).push_back(std::move(tensor));
+  if (std::filesystem::is_directory(path)) {
+    CheckpointStore::Loaded loaded = CheckpointStore::load(path);
+    weights = std::move(loaded.snapshot.weights);
+    statistics = std::move(loaded.snapshot.statistics);
+  } else {
+    for (NamedTensor& tensor : starling::load_weights(path).tensors) {
+      const bool is_statistic = tensor.name.ends_with(".running_mean") || tensor.name.ends_with(".running_variance");
+      (is_statistic ? statistics : weights).push_back(std::move(tensor));
+    }
   }
   impl_->state.load_weights(weights);
   impl_->state.load_statistics(statistics);
