@@ -88,11 +88,12 @@ ParameterSpace parameter_space(const Graph& graph) {
   // The backward pass goes through the layers from the last to the first, and inside a layer
   // finishes the bias before the weights.
   for (size_t i = graph.nodes().size(); i-- > 0;) {
-    const std::vector<ParameterSpec>& parameters = graph.nodes()[i].parameters;
+    const Node& node = graph.nodes()[i];
+    const std::vector<ParameterSpec>& parameters = node.parameters;
     for (size_t p = parameters.size(); p-- > 0;) {
       const ParameterSpec& spec = parameters[p];
       space.add(spec.name, spec.shape,
-                {.decay = spec.decay, .initializer = spec.initializer, .fan_in = spec.fan_in, .fan_out = spec.fan_out});
+                {.decay = spec.decay && node.trainable, .initializer = spec.initializer, .fan_in = spec.fan_in, .fan_out = spec.fan_out});
     }
   }
   return space;
