@@ -52,6 +52,7 @@ void max_pool_forward(const PoolShape& shape, bool relu, const float* x, float* 
 // dx is overwritten. With `relu` gradients pass only where y > 0 (y is read then, else may be null).
 void max_pool_backward(const PoolShape& shape, bool relu, const float* y, const uint8_t* where,
                        const float* dy, float* dx);
+// The average is over the elements of a window that lie inside the image. dx is overwritten.
 void average_pool_forward(const PoolShape& shape, const float* x, float* y);
 void average_pool_backward(const PoolShape& shape, const float* dy, float* dx);
 // y[r][c] = mean over `pixels`; dx[r][p][c] = dy[r][c] / pixels.
@@ -69,7 +70,8 @@ void softmax_cross_entropy(int64_t rows, int64_t columns, const float* x, const 
 
 // --- dropout ------------------------------------------------------------------------------------
 // Element e of row r is kept when the uniform of the stream (key, counter {e / 4, a, sample}) at e
-// is ≥ rate: exactly RandomStream's numbers. y may be x. The same call on dy is the backward pass.
+// is ≥ rate, exactly RandomStream's numbers, and scaled by 1 / (1 − rate); others become 0. y may be
+// x. The same call on dy is the backward pass.
 void dropout(int64_t rows, int64_t elements, float rate, RandomKey key, const uint64_t* samples,
              const float* x, float* y);
 

@@ -47,6 +47,19 @@ void bias_rows(F f, int64_t rows, int64_t columns, const float* bias, const floa
   }
 }
 
+// The same for an f so long that a row in cache may as well be gone over twice: one copy of its
+// code is enough.
+template <class F>
+void bias_rows_then(F f, int64_t rows, int64_t columns, const float* bias, const float* residual,
+                    float* y) {
+  for (int64_t r = 0; r < rows; ++r, y += columns) {
+    if (bias || residual) {
+      bias_rows(Identity{}, 1, columns, bias, residual ? residual + r * columns : nullptr, y);
+    }
+    for_vectors(columns, BiasRow<F, false, false>{f, nullptr, nullptr, y});
+  }
+}
+
 // Rows are summed in blocks, and block sums are added to db in order: it keeps the block in cache
 // while strips of columns go over it, and the error of a sum of many rows small.
 constexpr int64_t kBlockRows = 256;
@@ -82,7 +95,7 @@ struct SumStrip {
   bool accumulate;
   float* db;
   template <int kVectors, bool kPartial>
-  HWY_INLINE void run(int64_t c, int64_t n) const {
+  HWY_NOINLINE void run(int64_t c, int64_t n) const {
     Floats even[kVectors], odd[kVectors];
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) even[v] = odd[v] = zeros();
@@ -129,11 +142,11 @@ void bias_activate(int64_t rows, int64_t columns, const float* bias, const float
     case Elementwise::kLeakyRelu:
       return bias_rows(LeakyRelu{slope}, rows, columns, bias, residual, y);
     case Elementwise::kGelu:
-      return bias_rows(Gelu{}, rows, columns, bias, residual, y);
+      return bias_rows_then(Gelu{}, rows, columns, bias, residual, y);
     case Elementwise::kSigmoid:
-      return bias_rows(Sigmoid{}, rows, columns, bias, residual, y);
+      return bias_rows_then(Sigmoid{}, rows, columns, bias, residual, y);
     case Elementwise::kTanh:
-      return bias_rows(Tanh{}, rows, columns, bias, residual, y);
+      return bias_rows_then(Tanh{}, rows, columns, bias, residual, y);
   }
 }
 

@@ -17,7 +17,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 // Sixteen consecutive elements of a row: as many vectors as that takes. Sums of a row go element
-// by element into sixteen accumulators, so their bits don't depend on the width of vectors.
+// by element into sixteen accumulators, so their bits don't depend on the width of vectors. Loops
+// over vectors are unrolled by four, which is all of them but for the scalar target.
 constexpr int64_t kBlock = 16;
 constexpr int kVectors = static_cast<int>(kBlock / kLanes);
 
@@ -27,7 +28,7 @@ struct Block {
 
 HWY_INLINE Block fill(float value) {
   Block b;
-  HWY_UNROLL(16)
+  HWY_UNROLL(4)
   for (int j = 0; j < kVectors; ++j) b.v[j] = all(value);
   return b;
 }
@@ -36,7 +37,7 @@ HWY_INLINE Block fill(float value) {
 template <bool kPartial>
 HWY_INLINE Block load_block(const float* p, int64_t n, float padding) {
   Block b;
-  HWY_UNROLL(16)
+  HWY_UNROLL(4)
   for (int j = 0; j < kVectors; ++j, p += kLanes, n -= kLanes) {
     if (!kPartial || n >= kLanes) {
       b.v[j] = hn::LoadU(kFloats, p);
@@ -52,7 +53,7 @@ HWY_INLINE Block load_block(const float* p, int64_t n, float padding) {
 
 template <bool kPartial>
 HWY_INLINE void store_block(const Block& b, float* p, int64_t n) {
-  HWY_UNROLL(16)
+  HWY_UNROLL(4)
   for (int j = 0; j < kVectors; ++j, p += kLanes, n -= kLanes) {
     if (!kPartial || n >= kLanes) {
       hn::StoreU(b.v[j], kFloats, p);
@@ -66,14 +67,14 @@ HWY_INLINE void store_block(const Block& b, float* p, int64_t n) {
 HWY_INLINE float sum(Block b) {
   HWY_UNROLL(4)
   for (int half = kVectors / 2; half > 0; half /= 2) {
-    HWY_UNROLL(8)
+    HWY_UNROLL(4)
     for (int j = 0; j < half; ++j) b.v[j] = hn::Add(b.v[j], b.v[j + half]);
   }
   return hn::GetLane(hn::SumOfLanes(kFloats, b.v[0]));
 }
 
 HWY_INLINE float maximum(Block b) {
-  HWY_UNROLL(16)
+  HWY_UNROLL(4)
   for (int j = 1; j < kVectors; ++j) b.v[0] = hn::Max(b.v[0], b.v[j]);
   return hn::GetLane(hn::MaxOfLanes(kFloats, b.v[0]));
 }
@@ -92,14 +93,14 @@ struct RowMaximum {
   template <bool kPartial>
   HWY_INLINE void run(int64_t i, int64_t n) {
     const Block b = load_block<kPartial>(x + i, n, -std::numeric_limits<float>::infinity());
-    HWY_UNROLL(16)
+    HWY_UNROLL(4)
     for (int j = 0; j < kVectors; ++j) best.v[j] = hn::Max(best.v[j], b.v[j]);
   }
 };
 
 HWY_INLINE Block exp_minus(const Block& b, float shift) {
   Block e;
-  HWY_UNROLL(16)
+  HWY_UNROLL(4)
   for (int j = 0; j < kVectors; ++j) e.v[j] = exp(hn::Sub(b.v[j], all(shift)));
   return e;
 }
@@ -115,7 +116,7 @@ struct RowExp {
     const Block b = load_block<kPartial>(x + i, n, -std::numeric_limits<float>::infinity());
     const Block e = exp_minus(b, shift);
     if (y) store_block<kPartial>(e, y + i, n);
-    HWY_UNROLL(16)
+    HWY_UNROLL(4)
     for (int j = 0; j < kVectors; ++j) sums.v[j] = hn::Add(sums.v[j], e.v[j]);
   }
 };
@@ -137,7 +138,7 @@ struct RowDot {
   HWY_INLINE void run(int64_t i, int64_t n) {
     const Block p = load_block<kPartial>(a + i, n, 0.0f);
     const Block q = load_block<kPartial>(b + i, n, 0.0f);
-    HWY_UNROLL(16)
+    HWY_UNROLL(4)
     for (int j = 0; j < kVectors; ++j) sums.v[j] = hn::Add(sums.v[j], hn::Mul(p.v[j], q.v[j]));
   }
 };
@@ -167,7 +168,7 @@ HWY_INLINE ExpSum softmax_row(int64_t columns, const float* x, float factor, flo
     Block e = exp_minus(b, shift);
     const float total = sum(e);
     if (y) {
-      HWY_UNROLL(16)
+      HWY_UNROLL(4)
       for (int j = 0; j < kVectors; ++j) e.v[j] = hn::Mul(e.v[j], all(factor / total));
       store_block<true>(e, y, columns);
     }
