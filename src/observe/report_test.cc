@@ -36,7 +36,7 @@ TEST(Report, IsReadBackExactly) {
   report.seed = UINT64_MAX;
   report.test_loss = 0.1 + 0.2;
   report.train_loss = std::nan("");
-  report.weights_sha256 = "ab";
+  report.weights_sha256.emplace("ab");
   report.samples_missing = 0;
   write_report(report, folder.path() / "report.json");
   const auto json = nlohmann::json::parse(read_text(folder.path() / "report.json", 10000));
