@@ -1,0 +1,36 @@
+// Products of f32 matrices on one thread, for dense layers: c (+)= a · b.
+//
+// oneDNN's own product is used where it has block-wise kernels (AVX-512); on AVX2 it packs its
+// operands line by line, which costs half of the time for weights of 4096 columns, and its calls
+// cost more than the products of a small model. Here blocks of b are packed in the order in which
+// they lie in memory, or not at all when they would be used only a few times.
+//
+// Each element of c is summed over k in order, in blocks of a fixed length: its bits depend neither
+// on the vector width nor on the shape of the product around it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace starling {
+
+// A matrix in memory; element (i, j) is at data[i · row_stride + j · column_stride], and one of the
+// strides is 1.
+struct MatrixView {
+  const float* data;
+  int64_t row_stride;
+  int64_t column_stride;
+};
+
+struct GemmShape {
+  int64_t m, n, k;  // c is m × n, summed over k
+};
+
+// Floats of scratch that gemm needs for this shape.
+size_t gemm_scratch_floats(const GemmShape& shape);
+
+// c = a · b, or c += a · b with `accumulate`; c is row-major, m × n, without gaps, and overlaps
+// nothing. `scratch` has gemm_scratch_floats() floats.
+void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate, float* c, float* scratch);
+
+}  // namespace starling
