@@ -96,22 +96,25 @@ struct SumStrip {
   float* db;
   template <int kVectors, bool kPartial>
   HWY_NOINLINE void run(int64_t c, int64_t n) const {
+    // Copies, since stores of vectors might change *this for all the compiler knows.
+    const Term term_of = terms;
+    const int64_t stride = columns, end = last;
     Floats even[kVectors], odd[kVectors];
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) even[v] = odd[v] = zeros();
     int64_t r = first;
-    for (; r + 2 <= last; r += 2) {
+    for (; r + 2 <= end; r += 2) {
       HWY_UNROLL(4)
       for (int v = 0; v < kVectors; ++v) {
-        const int64_t i = r * columns + c + v * kLanes;
-        even[v] = hn::Add(even[v], terms.template term<kPartial>(i, n));
-        odd[v] = hn::Add(odd[v], terms.template term<kPartial>(i + columns, n));
+        const int64_t i = r * stride + c + v * kLanes;
+        even[v] = hn::Add(even[v], term_of.template term<kPartial>(i, n));
+        odd[v] = hn::Add(odd[v], term_of.template term<kPartial>(i + stride, n));
       }
     }
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
       const int64_t i = c + v * kLanes;
-      if (r < last) even[v] = hn::Add(even[v], terms.template term<kPartial>(r * columns + i, n));
+      if (r < end) even[v] = hn::Add(even[v], term_of.template term<kPartial>(r * stride + i, n));
       Floats sum = hn::Add(even[v], odd[v]);
       if (accumulate) sum = hn::Add(load<kPartial>(db + i, n), sum);
       store<kPartial>(sum, db + i, n);
