@@ -19,7 +19,7 @@ using RandomBlock = std::array<uint32_t, 4>;
 RandomBlock philox(const RandomBlock& counter, uint64_t key);
 
 // One stream of numbers, addressed by index: key (seed, purpose), counter (a, b, index).
-// For dropout, a is (epoch, operator) and b is the sample.
+// For dropout the seed has the operator in it, a is the epoch and b is the sample.
 class RandomStream {
  public:
   RandomStream(uint64_t seed, Draw purpose, uint32_t a = 0, uint64_t b = 0);

@@ -190,7 +190,7 @@ void Executor::add_sums(int lane, int64_t rows, Sums& sums) const {
 }
 
 void Executor::run_inference(const RowReader& reader, uint64_t count, const float* statistics, bool with_labels,
-                             const ChunkUse& use) {
+                             ChunkUse use) {
   const uint64_t chunk_rows = static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
   const size_t chunks = (count + chunk_rows - 1) / chunk_rows;
   std::vector<uint64_t> ids(count);

@@ -15,6 +15,7 @@
 
 #include "engine/lanes.h"
 #include "engine/plan.h"
+#include "engine/shards.h"
 
 namespace starling {
 
@@ -78,7 +79,7 @@ class Executor {
 
   Lanes& lanes() { return lanes_; }
   // Runs `work` on this thread as lanes run: with their settings.
-  void run_alone(const std::function<void()>& work) {
+  void run_alone(FunctionRef<void()> work) {
     alone_.run([&](int) { work(); });
   }
   const ExecutorOptions& options() const { return options_; }
@@ -104,18 +105,15 @@ class Executor {
     std::vector<double> moments;
     Sums sums;
   };
-  struct Chunk {  // part of an evaluation
-    uint64_t first, count;
-  };
 
   Plan& lane_plan(int lane, int64_t rows, bool training);
   void run_shard(int lane, int shard, const BatchRows& batch);
   void run_rows(int lane, Plan& plan, Frame& frame, const BatchRows& batch, int64_t first, Sums& sums);
   void load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first, int64_t rows);
   // Runs `use(lane, chunk, plan, frame)` on every chunk of an evaluation, after its forward pass.
-  using ChunkUse = std::function<void(int lane, size_t chunk, Plan& plan, const Frame& frame)>;
+  using ChunkUse = FunctionRef<void(int lane, size_t chunk, Plan& plan, const Frame& frame)>;
   void run_inference(const RowReader& reader, uint64_t count, const float* statistics, bool with_labels,
-                     const ChunkUse& use);
+                     ChunkUse use);
   void add_sums(int lane, int64_t rows, Sums& sums) const;
   int64_t micro_batch(int64_t shard_rows) const;
 
@@ -139,8 +137,5 @@ class Executor {
   std::vector<double> partial_sums_;
   Sums total_;
 };
-
-// First row of shard `shard` of `shards` for a batch of `n`.
-constexpr int64_t shard_begin(int64_t n, int shard, int shards) { return shard * n / shards; }
 
 }  // namespace starling

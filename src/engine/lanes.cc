@@ -64,7 +64,7 @@ Lanes::~Lanes() {
   round_.notify_all();
 }
 
-void Lanes::run(const std::function<void(int)>& work) {
+void Lanes::run(FunctionRef<void(int)> work) {
   const LaneSettings settings;  // the caller's thread is lane 0 for the length of this call
   work_ = &work;
   if (count_ > 1) {

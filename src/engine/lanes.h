@@ -6,9 +6,10 @@
 
 #include <atomic>
 #include <exception>
-#include <functional>
 #include <thread>
 #include <vector>
+
+#include "base/function_ref.h"
 
 namespace starling {
 
@@ -24,14 +25,14 @@ class Lanes {
 
   // Runs work(lane) on every lane and returns when all are done. What a lane throws is thrown
   // here, the lowest lane's first. Not reentrant; called from one thread.
-  void run(const std::function<void(int lane)>& work);
+  void run(FunctionRef<void(int lane)> work);
 
  private:
   void loop(int lane);
   void call(int lane);
 
   const int count_;
-  const std::function<void(int)>* work_ = nullptr;
+  const FunctionRef<void(int)>* work_ = nullptr;
   std::atomic<uint32_t> round_{0};  // counts calls of run
   std::atomic<int> unfinished_{0};
   std::atomic<bool> ending_{false};

@@ -1,5 +1,8 @@
 #include "engine/moments_layout.h"
 
+#include <array>
+
+#include "engine/shards.h"
 #include "starling/error.h"
 #include "tensor/tree_sum.h"
 
@@ -43,7 +46,8 @@ void MomentsLayout::initialize(std::span<float> statistics) const {
 
 void MomentsLayout::commit(std::span<const double* const> shards, std::span<const int64_t> rows,
                            std::span<float> statistics) const {
-  std::vector<Moments> parts(shards.size());
+  std::array<Moments, kMaxShards> storage;  // no allocation in a step
+  const std::span<Moments> parts(storage.data(), shards.size());
   for (const Entry& entry : entries_) {
     const size_t channels = static_cast<size_t>(entry.spec.channels);
     for (size_t c = 0; c < channels; ++c) {
@@ -52,7 +56,7 @@ void MomentsLayout::commit(std::span<const double* const> shards, std::span<cons
         parts[i] = {static_cast<double>(rows[i] * entry.spec.count_per_sample), shards[i][mean_at],
                     shards[i][variance_at]};
       }
-      const Moments all = tree_reduce<Moments>(parts, merge);
+      const Moments all = tree_reduce<Moments>(std::span<const Moments>(parts), merge);
       // The running variance is the unbiased one, as in PyTorch; of one value it is taken as 0.
       const double variance = all.count > 1 ? all.m2 / (all.count - 1) : 0;
       const double momentum = entry.spec.momentum;

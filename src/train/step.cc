@@ -13,7 +13,6 @@ namespace {
 
 // Below this many floats an update takes less time than waking the lanes.
 constexpr size_t kAloneFloats = 32 * 1024;
-constexpr size_t kMaxShards = 4096;
 
 }  // namespace
 
