@@ -108,6 +108,9 @@ class Trainer {
   History fit(const data::Dataset& train, const FitOptions& options);
   const FitSummary& summary() const;
 
+  // Throws Error when samples don't fit the model or the loss; `role` is "training" or the like.
+  void check(const data::Dataset& dataset, const std::string& role) const;
+
   Evaluation evaluate(const data::Dataset& dataset);
   // The model's outputs, row by row. `features` is a whole number of samples.
   std::vector<float> predict(std::span<const float> features);

@@ -117,6 +117,7 @@ Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
 const FitSummary& Trainer::summary() const { return impl_->summary; }
+void Trainer::check(const data::Dataset& dataset, const std::string& role) const { impl_->check_data(dataset, role.c_str()); }
 Evaluation Trainer::evaluate(const data::Dataset& dataset) { return impl_->evaluate(dataset); }
 
 std::vector<float> Trainer::predict(std::span<const float> features) {

@@ -1,0 +1,295 @@
+#include "cli/arguments.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+
+#include "job/suggest.h"
+#include "starling/error.h"
+#include "starling/trainer.h"
+
+namespace starling {
+namespace {
+
+constexpr const char* kFooter = R"(
+First steps:
+  starling data get fashion-mnist
+  starling train examples/fashion_cnn.toml
+
+Exit codes: 0 done; 1 something went wrong in the run; 2 something is wrong with what was given;
+75 stopped by Ctrl-C or SIGTERM after saving: run again with --resume.
+docs/job.md documents every field of a job file.)";
+
+// What is parsed before it is checked.
+struct Raw {
+  std::vector<std::string> sets;
+  std::optional<uint64_t> lanes, seed;
+  std::string samples;
+};
+
+class Parser {
+ public:
+  Parser() : app_("Starling trains deep-learning models on CPUs.", "starling") {
+    app_.set_version_flag("--version", fmt::format("starling {}", version()), "Show the version");
+    app_.set_help_flag("-h,--help", "Show this help");
+    app_.footer(kFooter);
+    app_.require_subcommand(1);
+    app_.failure_message(CLI::FailureMessage::simple);
+    add_train();
+    add_eval();
+    add_predict();
+    add_describe();
+    add_tune();
+    add_data();
+  }
+
+  Arguments parse(int argc, const char* const* argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      return shown(app_.help());
+    } catch (const CLI::CallForAllHelp&) {
+      return shown(app_.help("", CLI::AppFormatMode::All));
+    } catch (const CLI::CallForVersion&) {
+      return shown(fmt::format("starling {}\n", version()));
+    } catch (const CLI::ExtrasError&) {
+      refuse_extra();
+    } catch (const CLI::RequiredError& error) {
+      refuse_missing(argc, argv, error);
+    } catch (const CLI::ParseError& error) {
+      throw input_error(error.what(), see_help());
+    }
+    finish();
+    return arguments_;
+  }
+
+ private:
+  static Arguments shown(std::string text) {
+    Arguments arguments;
+    arguments.text = std::move(text);
+    return arguments;
+  }
+
+  CLI::App* add(CLI::App& parent, const char* name, const char* description, Command command,
+                const char* example) {
+    CLI::App* sub = parent.add_subcommand(name, description);
+    sub->footer(fmt::format("\nExample:\n  {}", example));
+    sub->callback([this, command] { arguments_.command = command; });
+    return sub;
+  }
+
+  void add_job_flags(CLI::App* sub) {
+    sub->add_option("--set", raw_.sets, "Set a field of the job; may be given several times")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->group("Job");
+    sub->add_option("--lanes", raw_.lanes, "Threads; 0: one per core. Never changes the numbers")
+        ->type_name("N")
+        ->group("Job");
+  }
+
+  void add_train() {
+    CLI::App* sub =
+        add(app_, "train", "Train the model of a job file", Command::kTrain,
+            "starling train examples/fashion_cnn.toml --set training.epochs=5 --lanes 2");
+    sub->add_option("JOB", arguments_.target, "The job file")->required();
+    add_job_flags(sub);
+    sub->add_option("--seed", raw_.seed, "The seed of everything random")
+        ->type_name("N")
+        ->group("Job");
+    sub->add_option("--run-dir", arguments_.run_dir, "Folder of the results; default: runs/<name>")
+        ->type_name("DIR")
+        ->group("Run");
+    CLI::Option* resume = sub->add_flag("--resume", arguments_.resume,
+                                        "Go on from the newest checkpoint in the folder")
+                              ->group("Run");
+    sub->add_flag("--overwrite", arguments_.overwrite, "Replace the run that is in the folder")
+        ->excludes(resume)
+        ->group("Run");
+    sub->add_flag("--no-progress", arguments_.no_progress, "Write no progress")->group("Run");
+  }
+
+  void add_weights_flag(CLI::App* sub) {
+    sub->add_option("--weights", arguments_.weights,
+                    "A safetensors file or a checkpoint; default: the run's newest")
+        ->type_name("FILE")
+        ->group("Model");
+  }
+
+  void add_eval() {
+    CLI::App* sub = add(app_, "eval", "Measure a trained model on the test data", Command::kEval,
+                        "starling eval runs/fashion_cnn");
+    sub->add_option("JOB_OR_RUN", arguments_.target, "The folder of a run, or a job file")
+        ->required();
+    add_weights_flag(sub);
+    add_job_flags(sub);
+  }
+
+  void add_predict() {
+    CLI::App* sub =
+        add(app_, "predict", "Use a trained model on samples", Command::kPredict,
+            "starling predict runs/fashion_cnn --samples 0:10 --top 3\n"
+            "  starling predict runs/fashion_cnn --input images.npy --output classes.csv");
+    sub->add_option("JOB_OR_RUN", arguments_.target, "The folder of a run, or a job file")
+        ->required();
+    add_weights_flag(sub);
+    CLI::Option* input = sub->add_option("--input", arguments_.input,
+                                         "Samples as a NumPy file, along its first axis")
+                             ->type_name("FILE.npy")
+                             ->group("Samples");
+    sub->add_option("--samples", raw_.samples,
+                    "Samples of the test data instead: from FIRST to before LAST")
+        ->type_name("FIRST:LAST")
+        ->excludes(input)
+        ->group("Samples");
+    sub->add_option("--output", arguments_.output,
+                    "Where results go, .csv or .npy; default: the terminal")
+        ->type_name("FILE")
+        ->group("Results");
+    sub->add_option("--top", arguments_.top, "Classes to show for each sample")
+        ->type_name("K")
+        ->check(CLI::Range(1, 1000))
+        ->capture_default_str()
+        ->group("Results");
+    sub->add_flag("--raw", arguments_.raw, "The model's outputs as they are, not as probabilities")
+        ->group("Results");
+    add_job_flags(sub);
+  }
+
+  void add_describe() {
+    CLI::App* sub =
+        add(app_, "describe", "Show layers, shapes, parameters, memory and cost",
+            Command::kDescribe, "starling describe examples/fashion_cnn.toml --kernels");
+    sub->add_option("JOB", arguments_.target, "The job file")->required();
+    sub->add_flag("--kernels", arguments_.kernels, "Also list the kernels of a step")
+        ->group("Output");
+    add_job_flags(sub);
+  }
+
+  void add_tune() {
+    CLI::App* sub = add(app_, "tune", "Measure, and write shards and micro_batch into the job file",
+                        Command::kTune, "starling tune my_job.toml");
+    sub->add_option("JOB", arguments_.target, "The job file")->required();
+    sub->add_flag("--dry-run", arguments_.dry_run, "Measure only; leave the file as it is")
+        ->group("Output");
+    add_job_flags(sub);
+  }
+
+  void add_data() {
+    CLI::App* data = app_.add_subcommand("data", "Fetch data sets, and look into them");
+    data->require_subcommand(1);
+    data->footer("\nExample:\n  starling data get mnist");
+    CLI::App* get = add(*data, "get", "Fetch a data set and check every byte of it",
+                        Command::kDataGet, "starling data get mnist");
+    get->add_option("NAME", arguments_.target, "fashion-mnist or mnist")->required();
+    CLI::App* info = add(*data, "info", "Show what a data set holds", Command::kDataInfo,
+                         "starling data info fashion-mnist");
+    info->add_option("NAME_OR_JOB", arguments_.target, "A data set's name, or a job file")
+        ->required();
+    info->add_option("--set", raw_.sets, "Set a field of the job; may be given several times")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->group("Job");
+  }
+
+  // The innermost command that was named.
+  const CLI::App& selected() const {
+    const CLI::App* at = &app_;
+    while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
+    return *at;
+  }
+
+  std::string path_of(const CLI::App& app) const {
+    if (&app == &app_) return "starling";
+    return path_of(*app.get_parent()) + " " + app.get_name();
+  }
+
+  std::string see_help() const { return fmt::format("see `{} --help`", path_of(selected())); }
+
+  std::vector<std::string> names_of(const CLI::App& app, bool flags) const {
+    std::vector<std::string> names;
+    if (flags) {
+      for (const CLI::Option* option : app.get_options()) {
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+      }
+    } else {
+      for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+    }
+    return names;
+  }
+
+  [[noreturn]] void refuse_name(const std::string& word, const CLI::App& app) const {
+    const bool flag = word.starts_with("-");
+    const std::string name = word.substr(0, word.find('='));
+    const std::vector<std::string> known = names_of(app, flag);
+    const auto meant = nearest(name, known);
+    const char* kind = flag ? "flag" : known.empty() ? "argument" : "command";
+    throw input_error(fmt::format("{} has no {} {}", path_of(app), kind, name),
+                      meant           ? fmt::format("did you mean {}?", *meant)
+                      : known.empty() ? see_help()
+                                      : fmt::format("it has: {}", fmt::join(known, ", ")));
+  }
+
+  [[noreturn]] void refuse_extra() const {
+    const std::vector<std::string> extra = app_.remaining(true);
+    if (extra.empty()) throw input_error("an argument was not expected", see_help());
+    const auto flag = std::find_if(extra.begin(), extra.end(),
+                                   [](const auto& word) { return word.starts_with("-"); });
+    refuse_name(flag == extra.end() ? extra.front() : *flag, selected());
+  }
+
+  [[noreturn]] void refuse_missing(int argc, const char* const* argv,
+                                   const CLI::RequiredError& error) const {
+    const CLI::App& app = selected();
+    const std::vector<std::string> commands = names_of(app, false);
+    if (commands.empty()) {
+      // A mistyped flag is named rather than what is missing because of it.
+      for (const std::string& word : app_.remaining(true)) {
+        if (word.starts_with("-")) refuse_name(word, app);
+      }
+      throw input_error(error.what(), see_help());
+    }
+    for (const std::string& word : app_.remaining(true)) refuse_name(word, app);
+    // CLI11 forgets words that come before what it misses: look for them here.
+    for (int i = &app == &app_ ? 1 : 2; i < argc; ++i) refuse_name(argv[i], app);
+    throw input_error(fmt::format("{} needs a command", path_of(app)),
+                      fmt::format("one of: {}; {}", fmt::join(commands, ", "), see_help()));
+  }
+
+  void finish() {
+    for (const std::string& set : raw_.sets) arguments_.settings.push_back(parse_setting(set));
+    if (raw_.lanes) arguments_.settings.push_back({"lanes", fmt::format("{}", *raw_.lanes)});
+    if (raw_.seed) arguments_.settings.push_back({"seed", fmt::format("{}", *raw_.seed)});
+    if (!raw_.samples.empty()) arguments_.samples = parse_range(raw_.samples);
+  }
+
+  static Arguments::SampleRange parse_range(const std::string& text) {
+    Arguments::SampleRange range;
+    const size_t colon = text.find(':');
+    const char* end = text.data() + text.size();
+    const char* middle = text.data() + std::min(colon, text.size());
+    const auto first = std::from_chars(text.data(), middle, range.first);
+    const auto last =
+        colon == std::string::npos ? first : std::from_chars(middle + 1, end, range.last);
+    if (colon == std::string::npos || first.ec != std::errc() || first.ptr != middle ||
+        last.ec != std::errc() || last.ptr != end || range.first >= range.last) {
+      throw input_error(fmt::format("--samples {} is not a range", text),
+                        "write FIRST:LAST, for instance 0:10 for the first ten");
+    }
+    return range;
+  }
+
+  CLI::App app_;
+  Arguments arguments_;
+  Raw raw_;
+};
+
+}  // namespace
+
+Arguments parse_arguments(int argc, const char* const* argv) { return Parser().parse(argc, argv); }
+
+}  // namespace starling

@@ -1,0 +1,47 @@
+// The arguments of the command, checked. CLI11 parses them; its errors become Error, with the
+// nearest known name for a mistyped one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "job/job.h"
+
+namespace starling {
+
+enum class Command { kShowText, kTrain, kEval, kPredict, kDescribe, kTune, kDataGet, kDataInfo };
+
+struct Arguments {
+  Command command = Command::kShowText;
+  std::string text;  // kShowText: help or version
+
+  std::string target;             // a job file, a run folder or a data set's name
+  std::vector<Setting> settings;  // --set, --lanes and --seed, in this order
+
+  // train
+  std::filesystem::path run_dir;
+  bool resume = false;
+  bool overwrite = false;
+  bool no_progress = false;
+
+  // eval, predict
+  std::filesystem::path weights;
+  std::filesystem::path input, output;
+  struct SampleRange {
+    uint64_t first = 0, last = 0;  // the last is not part of it
+  };
+  std::optional<SampleRange> samples;
+  uint64_t top = 3;
+  bool raw = false;
+
+  bool kernels = false;  // describe
+  bool dry_run = false;  // tune
+};
+
+// Throws input Error.
+Arguments parse_arguments(int argc, const char* const* argv);
+
+}  // namespace starling

@@ -1,0 +1,70 @@
+#include "cli/cli.h"
+
+#include <cstdio>
+#include <new>
+
+#include "cli/arguments.h"
+#include "cli/commands.h"
+#include "cli/environment.h"
+#include "starling/data.h"
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+int run_command(const Arguments& arguments, const Environment& environment) {
+  switch (arguments.command) {
+    case Command::kTrain:
+      return train_command(arguments, environment);
+    case Command::kEval:
+      return eval_command(arguments);
+    case Command::kPredict:
+      return predict_command(arguments);
+    case Command::kDescribe:
+      return describe_command(arguments);
+    case Command::kTune:
+      return tune_command(arguments);
+    case Command::kDataGet:
+      return data_get_command(arguments);
+    case Command::kDataInfo:
+      return data_info_command(arguments);
+    case Command::kShowText:
+      break;
+  }
+  std::fputs(arguments.text.c_str(), stdout);
+  return kExitDone;
+}
+
+}  // namespace
+
+Failure describe_failure(std::exception_ptr exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const Error& error) {
+    return {error.what(), error.hint(), error.exit_code()};
+  } catch (const std::bad_alloc&) {
+    return {"there is not enough memory",
+            "use a smaller batch, micro_batch or model, or a machine with more memory", 1};
+  } catch (const std::exception& error) {
+    return {std::string("internal: ") + error.what(),
+            "this is a fault of Starling: please report it with the job file", 1};
+  } catch (...) {
+    return {"internal: an unknown exception",
+            "this is a fault of Starling: please report it with the job file", 1};
+  }
+}
+
+int starling_main(int argc, char** argv) {
+  try {
+    const Environment environment = read_environment();
+    if (!environment.cache.empty()) data::set_cache_dir(environment.cache);
+    return run_command(parse_arguments(argc, argv), environment);
+  } catch (...) {
+    const Failure failure = describe_failure(std::current_exception());
+    std::fflush(stdout);
+    std::fprintf(stderr, "error: %s\nhint: %s\n", failure.message.c_str(), failure.hint.c_str());
+    return failure.exit_code;
+  }
+}
+
+}  // namespace starling

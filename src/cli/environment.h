@@ -1,0 +1,22 @@
+// What the command takes from its environment, read once at the start.
+//   STARLING_CACHE or XDG_CACHE_HOME   where fetched data sets are kept
+//   NO_COLOR, TERM, LC_ALL, LC_CTYPE, LANG   how the terminal is written to
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+namespace starling {
+
+struct Environment {
+  std::filesystem::path cache;  // empty: the library's default
+  bool color = true;            // colours are welcome on a terminal
+  bool unicode = false;         // the locale is UTF-8
+};
+
+using Variable = std::function<const char*(const char* name)>;  // null when it is not set
+
+Environment read_environment();
+Environment read_environment(const Variable& variable);
+
+}  // namespace starling

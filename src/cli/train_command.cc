@@ -1,0 +1,67 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "cli/signals.h"
+#include "job/run.h"
+
+namespace starling {
+namespace {
+
+// 41230 as "41,230".
+std::string grouped(double number) {
+  std::string text = fmt::format("{:.0f}", number);
+  for (size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, 1, ',');
+  return text;
+}
+
+std::string resume_line(const Arguments& arguments, const RunResult& result) {
+  std::string line = fmt::format("starling train {} --resume --run-dir {}", arguments.target,
+                                 result.folder.string());
+  for (const Setting& setting : arguments.settings) {
+    line += fmt::format(" --set {}={}", setting.key, setting.value);
+  }
+  return line;
+}
+
+void print_summary(const RunResult& result) {
+  const Report& report = result.report;
+  if (report.test_accuracy) {
+    fmt::print("test accuracy  {:.2f}%\n", 100 * *report.test_accuracy);
+  }
+  if (report.test_loss) fmt::print("test loss      {:.4f}\n", *report.test_loss);
+  if (report.stopped_by) fmt::print("ended by       {}\n", *report.stopped_by);
+  fmt::print("trained        {} samples, {:.1f} s in all, {} samples/s\n",
+             grouped(static_cast<double>(report.samples)), report.wall_s,
+             grouped(report.samples_per_s));
+  fmt::print("results        {}: report.json, history.csv, curves.svg, model.safetensors\n",
+             result.folder.string());
+}
+
+}  // namespace
+
+int train_command(const Arguments& arguments, const Environment& environment) {
+  const Job job = load_job(arguments.target, arguments.settings);
+  handle_stop_signals();
+  RunOptions options;
+  options.folder = arguments.run_dir;
+  options.resume = arguments.resume;
+  options.overwrite = arguments.overwrite;
+  options.out = stderr;
+  options.progress.enabled = !arguments.no_progress;
+  options.progress.terminal = isatty(STDERR_FILENO) == 1;
+  options.progress.color = options.progress.terminal && environment.color;
+  options.progress.unicode = environment.unicode;
+  options.should_stop = stop_requested;
+  const RunResult result = run_job(job, options);
+  if (result.stopped) {
+    fmt::print(stderr, "stopped after step {}; a checkpoint is saved. Go on with:\n  {}\n",
+               result.report.steps, resume_line(arguments, result));
+    return kExitResumeMe;
+  }
+  print_summary(result);
+  return kExitDone;
+}
+
+}  // namespace starling

@@ -1,0 +1,307 @@
+#include "job/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/atomic_file.h"
+#include "base/isa.h"
+#include "base/read_file.h"
+#include "job/job_build.h"
+#include "job/run_folder.h"
+#include "observe/curves.h"
+#include "observe/run_log.h"
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr size_t kMaxTextBytes = size_t{64} << 20;
+
+// The job as it is run: what was left to defaults is written down, so that the run can be
+// repeated by a version with other defaults, and paths hold from every folder.
+Job resolved(const Job& given, const Model& model) {
+  Job job = given;
+  if (job.model.input.rank() == 0) job.model.input = model.input_shape();
+  if (job.shards == 0) {
+    job.shards = static_cast<uint64_t>(default_shards(job.training.batch, model.parameter_count()));
+  }
+  if (job.micro_batch == 0) job.micro_batch = static_cast<uint64_t>(default_micro_batch(model));
+  for (fs::path* path : {&job.data.folder, &job.data.train_features, &job.data.train_labels,
+                         &job.data.test_features, &job.data.test_labels}) {
+    if (!path->empty()) *path = fs::absolute(*path).lexically_normal();
+  }
+  return job;
+}
+
+// A value that a callback watches is looked for now, not after the first epoch.
+void check_watched(const std::string& field, const std::string& value,
+                   const TrainerOptions& options, const Model& model, bool has_validation) {
+  std::vector<std::string> known;
+  std::vector<std::string> names = {"loss"};
+  for (const MetricPtr& metric : options.metrics) names.push_back(metric->kind());
+  const bool classes =
+      options.loss->kind() == "softmax_cross_entropy" ||
+      (options.loss->kind() == "binary_cross_entropy" && model.output_shape().elements() == 1);
+  if (options.metrics.empty() && classes) names.emplace_back("accuracy");
+  for (const char* prefix : {"train_", "val_"}) {
+    if (prefix == std::string("val_") && !has_validation) continue;
+    for (const std::string& name : names) known.push_back(prefix + name);
+  }
+  if (std::find(known.begin(), known.end(), value) != known.end()) return;
+  throw input_error(fmt::format("{} = \"{}\" is not a value of this run", field, value),
+                    fmt::format("use one of: {}{}", fmt::join(known, ", "),
+                                has_validation ? ""
+                                               : "; values that begin with val_ need test data "
+                                                 "or data.validation_split"));
+}
+
+class Run {
+ public:
+  Run(const Job& job, const RunOptions& options)
+      : options_(options),
+        folder_(options.folder.empty() ? RunFolder::default_of(job) : RunFolder(options.folder)),
+        data_(open_data(job)),
+        model_(build_model(
+            job, job.model.input.rank() > 0 ? job.model.input : data_.train.feature_shape())),
+        job_(resolved(job, model_)),
+        bar_(options.out, options.progress) {}
+
+  RunResult run() {
+    const TrainerOptions trainer_settings = trainer_options(job_);
+    check(trainer_settings);
+    Trainer trainer(model_, trainer_settings);
+    trainer.check(data_.train, "training");
+    if (data_.validation) trainer.check(data_.validation, "validation");
+    if (data_.test) trainer.check(data_.test, "test");
+    // Only now, when nothing that was given can be wrong any more, is the folder touched.
+    folder_.prepare(options_.resume      ? FolderUse::kResume
+                    : options_.overwrite ? FolderUse::kOverwrite
+                                         : FolderUse::kNew);
+    if (!fs::exists(folder_.job())) write_job();
+    log_.emplace(folder_.log(), [this](std::string_view line) { bar_.print_line(line); });
+    try {
+      return train(trainer);
+    } catch (const std::exception& error) {
+      log_->error(error.what());
+      throw;
+    }
+  }
+
+ private:
+  void check(const TrainerOptions& settings) const {
+    if (const auto& stopping = job_.training.early_stopping) {
+      check_watched("training.early_stopping.value", stopping->value, settings, model_,
+                    static_cast<bool>(data_.validation));
+    }
+    if (const auto& best = job_.training.save_best) {
+      check_watched("training.save_best.value", best->value, settings, model_,
+                    static_cast<bool>(data_.validation));
+    }
+    if (options_.resume && !job_.checkpoint.enabled) {
+      throw input_error("there is nothing to resume: checkpoint.enabled is false",
+                        "set checkpoint.enabled = true, or start anew with --overwrite");
+    }
+    if (options_.resume) check_not_finished();
+  }
+
+  // Early stopping ends a run before its last epoch; going on would undo that.
+  void check_not_finished() const {
+    if (!fs::exists(folder_.report())) return;
+    const auto report =
+        nlohmann::json::parse(read_text(folder_.report(), kMaxTextBytes), nullptr, false);
+    if (report.is_object() && report.value("stopped_by", nlohmann::json()) == "early_stopping") {
+      throw input_error(fmt::format("the run in {} is finished: early stopping ended it",
+                                    folder_.path().string()),
+                        "start anew with --overwrite, or in another folder with --run-dir");
+    }
+  }
+
+  void write_job() const {
+    write_file_atomically(folder_.job(), fmt::format("# The job as Starling {} ran it.\n{}",
+                                                     version(), job_to_toml(job_)));
+  }
+
+  RunResult train(Trainer& trainer) {
+    log_->info(fmt::format("starling {}: {} on {}, {} parameters, {} lanes, {}", version(),
+                           job_.name, data_.train.describe(), model_.parameter_count(),
+                           trainer.lanes(), isa_name()));
+    FitOptions fit = fit_options(job_, folder_.path());
+    fit.validation = data_.validation;
+    fit.checkpoints.resume = options_.resume;
+    fit.ledger = folder_.ledger();
+    fit.should_stop = options_.should_stop;
+    fit.on_step = [this](const Progress& progress) { step(progress); };
+    fit.on_epoch = [this](const EpochRecord& record) { epoch(record); };
+    fit.on_resume = [this](const History& history) { resumed(history); };
+    fit.on_note = [this](const std::string& text) { note(text); };
+    history_ = trainer.fit(data_.train, fit);
+
+    RunResult result{.folder = folder_.path(), .history = history_};
+    result.stopped = trainer.summary().stopped;
+    if (result.stopped) check_saved(trainer.summary().steps);
+    result.report = report(trainer);
+    if (!result.stopped) {
+      trainer.save(folder_.model());
+      test(trainer, result.report);
+    }
+    write_results();
+    result.report.wall_s = seconds();
+    write_report(result.report, folder_.report());
+    log_->info(result.stopped ? "stopped: resume with --resume" : "finished");
+    return result;
+  }
+
+  // A stopped run says "resume me", so what it is to be resumed from must be there.
+  void check_saved(uint64_t steps) const {
+    if (!job_.checkpoint.enabled) {
+      throw run_error("the run was stopped, and nothing was saved: checkpoint.enabled is false",
+                      "set checkpoint.enabled = true to be able to resume");
+    }
+    if (!fs::exists(folder_.checkpoint(steps))) {
+      throw run_error(
+          fmt::format("the run was stopped, but its last checkpoint could not be saved in {}",
+                      folder_.checkpoints().string()),
+          "see the note above; --resume goes on from the checkpoint before it, if there is one");
+    }
+  }
+
+  void step(const Progress& progress) {
+    if (progress.epoch != shown_epoch_) {
+      shown_epoch_ = progress.epoch;
+      samples_before_ = progress.samples;
+      bar_.begin_epoch({.epoch = progress.epoch,
+                        .epochs = progress.epochs,
+                        .steps = progress.steps_per_epoch,
+                        .done = progress.step_in_epoch});
+      return;
+    }
+    if (!options_.progress.enabled || !options_.progress.terminal) return;
+    ProgressBar::Update update{.done = progress.step_in_epoch,
+                               .samples = progress.samples - samples_before_,
+                               .loss = progress.loss};
+    for (const auto& [name, value] : progress.metrics) {
+      if (name == "accuracy") update.accuracy = value;
+    }
+    bar_.update(update);
+  }
+
+  void epoch(const EpochRecord& record) {
+    if (shown_epoch_ != record.epoch) {  // all of its steps were done before a resume
+      bar_.begin_epoch(
+          {.epoch = record.epoch, .epochs = static_cast<uint32_t>(job_.training.epochs)});
+    }
+    bar_.end_epoch(record);
+    std::string line = fmt::format("epoch {}", record.epoch);
+    for (const auto& [name, value] : record.values) line += fmt::format("  {} {:.6g}", name, value);
+    log_->info(line);
+    history_.append(record);
+    write_results();
+  }
+
+  void resumed(const History& history) {
+    history_ = history;
+    write_job();
+    keep_ledger(history.size());
+  }
+
+  void note(const std::string& text) {
+    log_->info(text);
+    bar_.print_line("note: " + text);
+  }
+
+  // Leaves the lines of the epochs that the run really has behind it: what a killed run noted
+  // after its last checkpoint is done again.
+  void keep_ledger(size_t epochs) const {
+    if (!fs::exists(folder_.ledger())) return;
+    std::istringstream lines(read_text(folder_.ledger(), kMaxTextBytes));
+    std::string kept;
+    for (std::string line; std::getline(lines, line);) {
+      const auto entry = nlohmann::json::parse(line, nullptr, false);
+      if (!entry.is_object() || !entry.contains("epoch")) continue;
+      if (entry["epoch"].is_number_unsigned() && entry["epoch"].get<size_t>() < epochs)
+        kept += line + "\n";
+    }
+    write_file_atomically(folder_.ledger(), kept);
+  }
+
+  void write_results() const {
+    history_.write_csv(folder_.history());
+    write_curves(history_, folder_.curves(),
+                 {.title = job_.name,
+                  .subtitle = fmt::format("{} parameters, batch {}, {} {}",
+                                          model_.parameter_count(), job_.training.batch,
+                                          job_.optimizer.name, job_.optimizer.learning_rate)});
+  }
+
+  Report report(const Trainer& trainer) const {
+    const FitSummary& summary = trainer.summary();
+    Report report;
+    report.lanes = trainer.lanes();
+    report.shards = static_cast<int>(job_.shards);
+    report.micro_batch = static_cast<int>(job_.micro_batch);
+    report.precision = job_.precision;
+    report.isa = isa_name();
+    report.epochs = history_.size();
+    report.batch = job_.training.batch;
+    report.seed = job_.seed;
+    report.steps = summary.steps;
+    report.samples = summary.samples;
+    if (summary.trained_samples > 0) {
+      report.samples_per_s =
+          static_cast<double>(summary.trained_samples) / std::max(summary.training_seconds, 1e-9);
+    } else if (!history_.empty()) {  // resumed at its end
+      report.samples_per_s = history_.epochs().back().value("samples_per_s");
+    }
+    if (!history_.empty()) report.train_loss = history_.epochs().back().value("train_loss");
+    report.weights_sha256 = trainer.weights_sha256();
+    report.samples_unique = summary.samples_unique;
+    report.samples_duplicated = summary.samples_duplicated;
+    report.samples_missing = summary.samples_missing;
+    if (!summary.resumed_from.empty()) report.resumed_from = summary.resumed_from;
+    if (summary.stopped) {
+      report.stopped_by = "signal";
+    } else if (history_.size() < job_.training.epochs) {
+      report.stopped_by = "early_stopping";
+    }
+    return report;
+  }
+
+  void test(Trainer& trainer, Report& report) const {
+    if (!data_.test) return;
+    const Evaluation evaluation = trainer.evaluate(data_.test);
+    report.test_loss = evaluation["loss"];
+    for (const auto& [name, value] : evaluation.values) {
+      if (name == "accuracy") report.test_accuracy = value;
+    }
+  }
+
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  const RunOptions& options_;
+  const RunFolder folder_;
+  const JobData data_;
+  const Model model_;
+  const Job job_;
+  ProgressBar bar_;
+  std::optional<RunLog> log_;
+  History history_;
+  uint32_t shown_epoch_ = 0;
+  uint64_t samples_before_ = 0;  // at the first step of the epoch that is shown
+};
+
+}  // namespace
+
+RunResult run_job(const Job& job, const RunOptions& options) {
+  cap_isa(job.isa);
+  return Run(job, options).run();
+}
+
+}  // namespace starling

@@ -1,0 +1,48 @@
+// RunFolder: the files of one run, and when a folder may be used for one. What a run wrote is
+// never removed unless the user asks for it, and then only files that a run writes.
+#pragma once
+
+#include <filesystem>
+
+#include "job/job.h"
+
+namespace starling {
+
+enum class FolderUse {
+  kNew,        // a folder that is absent or empty
+  kResume,     // goes on with what is there
+  kOverwrite,  // what a run before left is removed
+};
+
+class RunFolder {
+ public:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  // runs/<name>. Throws input Error when the name can't be a folder's.
+  static RunFolder default_of(const Job& job);
+
+  // Makes the folder ready. Throws Error when it is in use, or can't be written.
+  void prepare(FolderUse use) const;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path job() const { return path_ / "job.toml"; }
+  std::filesystem::path report() const { return path_ / "report.json"; }
+  std::filesystem::path history() const { return path_ / "history.csv"; }
+  std::filesystem::path curves() const { return path_ / "curves.svg"; }
+  std::filesystem::path log() const { return path_ / "log.txt"; }
+  std::filesystem::path ledger() const { return path_ / "ledger.jsonl"; }
+  std::filesystem::path best() const { return path_ / "best.safetensors"; }
+  std::filesystem::path model() const { return path_ / "model.safetensors"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+
+  bool has_checkpoint() const;
+  // The folder of the checkpoint after `steps` steps.
+  std::filesystem::path checkpoint(uint64_t steps) const;
+
+ private:
+  void remove_run() const;
+
+  std::filesystem::path path_;
+};
+
+}  // namespace starling
