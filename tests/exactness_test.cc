@@ -25,8 +25,9 @@ void PrintTo(const ExactCase& c, std::ostream* out) { *out << c.name; }
 
 Model mlp() { return Sequential({12, 12, 1}, {flatten(), dense(40, relu), dense(10)}); }
 Model cnn() {
-  return Sequential({12, 12, 1}, {conv2d(8, 3, linear, {.bias = false}), batch_norm(), relu, max_pool2d(2), dropout(0.25f),
-                                  conv2d(16, 3), batch_norm(), relu, flatten(), dropout(0.5f), dense(10)});
+  return Sequential({12, 12, 1}, {conv2d(8, 3, linear, {.bias = false}), batch_norm(), relu,
+                                  max_pool2d(2), dropout(0.25f), conv2d(16, 3), batch_norm(), relu,
+                                  flatten(), dropout(0.5f), dense(10)});
 }
 
 void choose_tree([[maybe_unused]] int lanes) {
@@ -39,14 +40,20 @@ class Exactness : public testing::TestWithParam<ExactCase> {};
 
 TEST_P(Exactness, LanesDoNotChangeTheBits) {
   // 300 samples in batches of 64: the last batch of an epoch has 44, so shards are uneven.
-  const data::Dataset data = data::synthetic({.samples = 300, .features = {12, 12, 1}, .classes = 10}).cached();
+  const data::Dataset data =
+      data::synthetic({.samples = 300, .features = {12, 12, 1}, .classes = 10}).cached();
   std::string expected;
   double expected_loss = 0, expected_validation = 0;
   for (const int lanes : {1, 2, 3, 8}) {
     choose_tree(lanes);
-    Trainer trainer(GetParam().model, {.optimizer = adam(1e-3, {.weight_decay = 0.01, .clip_norm = 1.0}),
-                                       .loss = softmax_cross_entropy(), .seed = 3, .lanes = lanes, .shards = 8,
-                                       .micro_batch = 3, .precision = GetParam().precision});
+    Trainer trainer(GetParam().model,
+                    {.optimizer = adam(1e-3, {.weight_decay = 0.01, .clip_norm = 1.0}),
+                     .loss = softmax_cross_entropy(),
+                     .seed = 3,
+                     .lanes = lanes,
+                     .shards = 8,
+                     .micro_batch = 3,
+                     .precision = GetParam().precision});
     const History history = trainer.fit(data, {.epochs = 2, .batch = 64, .validation = data});
     const EpochRecord& last = history.epochs().back();
     if (lanes == 1) {
@@ -73,12 +80,16 @@ INSTANTIATE_TEST_SUITE_P(Models, Exactness,
 #ifndef STARLING_SWAPPED_TREE
 
 // The gradient of a batch, as the trainer sums it, by an executor with these settings.
-std::vector<float> summed_gradient(const Model& model, const data::Dataset& data, uint64_t n, ExecutorOptions options) {
+std::vector<float> summed_gradient(const Model& model, const data::Dataset& data, uint64_t n,
+                                   ExecutorOptions options) {
   TrainState state(model.graph(), sgd(0.1), 1);
-  Executor executor(model.graph(), softmax_cross_entropy(), {}, state.space, state.moments, state.weights.data(), options);
+  Executor executor(model.graph(), softmax_cross_entropy(), {}, state.space, state.moments,
+                    state.weights.data(), options);
   std::vector<uint64_t> ids(n);
   for (uint64_t i = 0; i < n; ++i) ids[i] = i;
-  const RowReader reader = [&](std::span<const uint64_t> rows, float* x, float* y) { data.read(rows, x, y); };
+  const RowReader reader = [&](std::span<const uint64_t> rows, float* x, float* y) {
+    data.read(rows, x, y);
+  };
   executor.gradient({.samples = ids, .reader = &reader});
   std::vector<float> sum(state.space.total_floats());
   for (size_t i = 0; i < sum.size(); i += kBlockElements) {
@@ -91,15 +102,18 @@ std::vector<float> summed_gradient(const Model& model, const data::Dataset& data
 
 // One shard is the plain mean over the batch; more shards are the same sum in another order.
 TEST(Shards, AnyBatchSizeGivesTheMeanGradient) {
-  const data::Dataset data = data::synthetic({.samples = 64, .features = {12, 12, 1}, .classes = 10}).cached();
+  const data::Dataset data =
+      data::synthetic({.samples = 64, .features = {12, 12, 1}, .classes = 10}).cached();
   constexpr int kShards = 8;
   for (const uint64_t n : {1, kShards - 1, kShards, kShards + 1, 50}) {
     const auto expected = summed_gradient(mlp(), data, n, {.lanes = 1, .shards = 1});
-    const auto actual = summed_gradient(mlp(), data, n, {.lanes = 2, .shards = kShards, .micro_batch = 2});
+    const auto actual =
+        summed_gradient(mlp(), data, n, {.lanes = 2, .shards = kShards, .micro_batch = 2});
     float largest = 0;
     for (float g : expected) largest = std::max(largest, std::abs(g));
     ASSERT_GT(largest, 0);
-    for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(actual[i], expected[i], 2e-6f * largest) << "n = " << n;
+    for (size_t i = 0; i < expected.size(); ++i)
+      ASSERT_NEAR(actual[i], expected[i], 2e-6f * largest) << "n = " << n;
   }
 }
 
@@ -112,7 +126,8 @@ TEST(Shards, BoundsAreThoseOfTheRule) {
 }
 
 TEST(Lanes, AllOfThemComputeShards) {
-  const data::Dataset data = data::synthetic({.samples = 64, .features = {12, 12, 1}, .classes = 10}).cached();
+  const data::Dataset data =
+      data::synthetic({.samples = 64, .features = {12, 12, 1}, .classes = 10}).cached();
   // Each shard waits until every lane has one: none can do another's work.
   constexpr int kLanes = 3;
   std::set<std::thread::id> threads;
@@ -120,8 +135,8 @@ TEST(Lanes, AllOfThemComputeShards) {
   std::atomic<int> arrived{0};
   const Model model = mlp();
   TrainState state(model.graph(), sgd(0.1), 1);
-  Executor executor(model.graph(), softmax_cross_entropy(), {}, state.space, state.moments, state.weights.data(),
-                    {.lanes = kLanes, .shards = kLanes});
+  Executor executor(model.graph(), softmax_cross_entropy(), {}, state.space, state.moments,
+                    state.weights.data(), {.lanes = kLanes, .shards = kLanes});
   std::vector<uint64_t> ids{0, 1, 2, 3, 4, 5};
   const RowReader reader = [&](std::span<const uint64_t> rows, float* x, float* y) {
     {
@@ -137,7 +152,8 @@ TEST(Lanes, AllOfThemComputeShards) {
 }
 
 TEST(Seeds, GiveOtherBits) {
-  const data::Dataset data = data::synthetic({.samples = 100, .features = {12, 12, 1}, .classes = 10}).cached();
+  const data::Dataset data =
+      data::synthetic({.samples = 100, .features = {12, 12, 1}, .classes = 10}).cached();
   std::set<std::string> hashes;
   for (const uint64_t seed : {1, 2, 3}) {
     Trainer trainer(cnn(), {.loss = softmax_cross_entropy(), .seed = seed, .lanes = 2});

@@ -35,8 +35,8 @@ class Callback {
 using CallbackPtr = std::shared_ptr<Callback>;
 
 struct EarlyStoppingOptions {
-  int patience = 3;        // epochs without an improvement before training ends
-  double min_delta = 0;    // what counts as one
+  int patience = 3;      // epochs without an improvement before training ends
+  double min_delta = 0;  // what counts as one
   bool restore_best = true;
 };
 // Ends training when `value` (a column of the history: "val_loss") no longer improves, and puts

@@ -73,7 +73,9 @@ inline constexpr Activation relu{Activation::Kind::kRelu};
 inline constexpr Activation gelu{Activation::Kind::kGelu};
 inline constexpr Activation sigmoid{Activation::Kind::kSigmoid};
 inline constexpr Activation tanh{Activation::Kind::kTanh};
-constexpr Activation leaky_relu(float slope = 0.01f) { return {Activation::Kind::kLeakyRelu, slope}; }
+constexpr Activation leaky_relu(float slope = 0.01f) {
+  return {Activation::Kind::kLeakyRelu, slope};
+}
 // "relu", "leaky_relu", "gelu", "sigmoid", "tanh" or "linear"; throws Error for another name.
 Activation activation_from_name(std::string_view name);
 
@@ -108,7 +110,8 @@ struct Conv2dOptions {
   std::string initializer = "glorot_uniform";
 };
 // weight {filters, in / groups, kernel height, kernel width}.
-Layer conv2d(int64_t filters, Extent kernel, Activation activation = linear, Conv2dOptions options = {});
+Layer conv2d(int64_t filters, Extent kernel, Activation activation = linear,
+             Conv2dOptions options = {});
 
 struct PoolOptions {
   Extent stride = 0;  // 0: the size of the window
@@ -134,6 +137,7 @@ Layer batch_norm(BatchNormOptions options = {});
 // Layers one after another, as one.
 Layer sequence(std::vector<Layer> layers);
 // activation(shortcut(x) + layers(x)); without a shortcut, x itself is added.
-Layer residual(std::vector<Layer> layers, Activation activation = linear, std::vector<Layer> shortcut = {});
+Layer residual(std::vector<Layer> layers, Activation activation = linear,
+               std::vector<Layer> shortcut = {});
 
 }  // namespace starling

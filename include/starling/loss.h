@@ -20,12 +20,12 @@ class Loss {
   virtual Shape label_shape(const Shape& prediction) const = 0;
 
   // Writes the loss of each of `rows` samples.
-  virtual void forward(int64_t rows, const Shape& shape, const float* prediction, const float* labels,
-                       float* losses) const = 0;
+  virtual void forward(int64_t rows, const Shape& shape, const float* prediction,
+                       const float* labels, float* losses) const = 0;
 
   // Writes the gradient of scale · Σ losses with respect to the prediction.
-  virtual void backward(int64_t rows, const Shape& shape, const float* prediction, const float* labels,
-                        float scale, float* grad_prediction) const = 0;
+  virtual void backward(int64_t rows, const Shape& shape, const float* prediction,
+                        const float* labels, float scale, float* grad_prediction) const = 0;
 
   // Throws Error when a label can't belong to the prediction's shape (a class out of range);
   // `first_sample` is the data set's number of the first row, for the message.
@@ -43,13 +43,13 @@ class Metric {
   virtual ~Metric() = default;
   virtual std::string kind() const = 0;  // its column in the history: "accuracy"
   // Writes the metric of each of `rows` samples; its value on a data set is their mean.
-  virtual void evaluate(int64_t rows, const Shape& shape, const float* prediction, const float* labels,
-                        float* values) const = 0;
+  virtual void evaluate(int64_t rows, const Shape& shape, const float* prediction,
+                        const float* labels, float* values) const = 0;
 };
 using MetricPtr = std::shared_ptr<const Metric>;
 
-MetricPtr accuracy();         // the arg-max (the lowest index of equals) is the class; one logit: its sign
-MetricPtr top_k(int k);       // the class is among the k largest
-MetricPtr absolute_error();   // mean |prediction − label|
+MetricPtr accuracy();  // the arg-max (the lowest index of equals) is the class; one logit: its sign
+MetricPtr top_k(int k);      // the class is among the k largest
+MetricPtr absolute_error();  // mean |prediction − label|
 
 }  // namespace starling

@@ -26,7 +26,7 @@ struct ParameterSpec {
   std::string initializer;  // by name: "zeros", "he_uniform", … (docs/job.md)
   int64_t fan_in = 1;
   int64_t fan_out = 1;
-  bool decay = true;        // weight decay applies; by custom not to bias and normalisation
+  bool decay = true;  // weight decay applies; by custom not to bias and normalisation
 };
 
 // Running mean and variance per channel, as batch normalisation keeps them.
@@ -44,7 +44,7 @@ struct BackwardNeeds {
 
 // What is the same for all operators of one micro-batch.
 struct RowsContext {
-  int64_t rows = 0;      // samples in this micro-batch
+  int64_t rows = 0;  // samples in this micro-batch
   bool training = false;
   uint64_t seed = 0;
   uint32_t epoch = 0;
@@ -53,12 +53,12 @@ struct RowsContext {
 
 struct ForwardArgs {
   const RowsContext& context;
-  uint32_t operator_id;                       // distinct in the model: keys random numbers
+  uint32_t operator_id;  // distinct in the model: keys random numbers
   std::span<const Shape> input_shapes;
   std::span<const float* const> inputs;
   std::span<const float* const> parameters;
   float* output;
-  float* saved;                               // saved_floats() floats that reach backward
+  float* saved;  // saved_floats() floats that reach backward
   // For operators with moments(). In training the batch's own mean and sum of squared deviations
   // are written, and used; otherwise the running ones are read.
   const float* running_mean = nullptr;
@@ -71,9 +71,9 @@ struct BackwardArgs {
   const RowsContext& context;
   uint32_t operator_id;
   std::span<const Shape> input_shapes;
-  std::span<const float* const> inputs;       // valid if backward_needs().inputs
+  std::span<const float* const> inputs;  // valid if backward_needs().inputs
   std::span<const float* const> parameters;
-  const float* output;                        // valid if backward_needs().output
+  const float* output;  // valid if backward_needs().output
   const float* saved;
   const float* grad_output;
   // Results are *added*; a null pointer means that the gradient is not wanted.

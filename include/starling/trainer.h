@@ -37,9 +37,9 @@ struct TrainerOptions {
   LossPtr loss = nullptr;               // required
   std::vector<MetricPtr> metrics = {};  // by default accuracy, where labels are classes
   uint64_t seed = 1;
-  int lanes = 0;           // threads; 0: one per core
-  int shards = 0;          // 0: default_shards()
-  int64_t micro_batch = 0; // 0: default_micro_batch()
+  int lanes = 0;            // threads; 0: one per core
+  int shards = 0;           // 0: default_shards()
+  int64_t micro_batch = 0;  // 0: default_micro_batch()
   Precision precision = Precision::kF32;
   NonFinite non_finite = NonFinite::kStop;
 };
@@ -48,18 +48,18 @@ struct TrainerOptions {
 struct Progress {
   uint32_t epoch, epochs;
   uint64_t step_in_epoch, steps_per_epoch;
-  uint64_t samples;        // trained on since fit() began
-  double seconds;          // of training since fit() began
-  double loss;             // mean of the epoch so far
+  uint64_t samples;  // trained on since fit() began
+  double seconds;    // of training since fit() began
+  double loss;       // mean of the epoch so far
   std::vector<std::pair<std::string, double>> metrics;
 };
 
 struct CheckpointPolicy {
   std::filesystem::path folder = {};  // empty: none are written
-  double every_seconds = 60;      // 0: only by steps
-  uint64_t every_steps = 0;       // 0: only by time
+  double every_seconds = 60;          // 0: only by steps
+  uint64_t every_steps = 0;           // 0: only by time
   int keep = 3;
-  bool resume = false;            // go on from the newest good one, if there is one
+  bool resume = false;  // go on from the newest good one, if there is one
 };
 
 struct FitOptions {
@@ -89,13 +89,13 @@ struct Evaluation {
 
 // What a fit() did, beside the history.
 struct FitSummary {
-  uint64_t steps = 0, samples = 0;      // of the whole run, through resumes
-  double training_seconds = 0;          // of this call, without evaluation and start-up
-  uint64_t trained_samples = 0;         // of this call
+  uint64_t steps = 0, samples = 0;  // of the whole run, through resumes
+  double training_seconds = 0;      // of this call, without evaluation and start-up
+  uint64_t trained_samples = 0;     // of this call
   uint64_t samples_unique = 0, samples_duplicated = 0, samples_missing = 0;  // over whole epochs
   uint64_t skipped_steps = 0;
-  bool stopped = false;                 // by should_stop
-  std::string resumed_from;             // the checkpoint's path; empty if none
+  bool stopped = false;      // by should_stop
+  std::string resumed_from;  // the checkpoint's path; empty if none
 };
 
 class Trainer {
@@ -128,8 +128,8 @@ class Trainer {
   // SHA-256 over all weights in name order: equal bits, equal text.
   std::string weights_sha256() const;
   int lanes() const;
-  int shards() const;          // of the last fit
-  int64_t micro_batch() const; // of the last fit
+  int shards() const;           // of the last fit
+  int64_t micro_batch() const;  // of the last fit
   // Bytes that training takes.
   struct Memory {
     size_t weights, optimizer, gradients, activations, packed;

@@ -34,7 +34,8 @@ void cap_isa(std::string_view name) {
   const std::string before = isa_name();
   if (before == name) return;
   if (dnnl::set_max_cpu_isa(cap) != dnnl::status::success) {
-    throw input_error(fmt::format("the instruction set can't be capped at {}: {} is in use already", name, before),
+    throw input_error(fmt::format("the instruction set can't be capped at {}: {} is in use already",
+                                  name, before),
                       "set isa before the first model is compiled in this process");
   }
   if (removed != 0) hwy::DisableTargets(removed);

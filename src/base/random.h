@@ -11,7 +11,14 @@
 namespace starling {
 
 // What a stream of draws is for: streams with different purposes never share numbers.
-enum class Draw : uint32_t { kShuffle = 1, kDropout = 2, kInitialize = 3, kAugment = 4, kSynthetic = 5, kSplit = 6 };
+enum class Draw : uint32_t {
+  kShuffle = 1,
+  kDropout = 2,
+  kInitialize = 3,
+  kAugment = 4,
+  kSynthetic = 5,
+  kSplit = 6
+};
 
 using RandomBlock = std::array<uint32_t, 4>;
 

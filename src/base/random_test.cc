@@ -11,8 +11,7 @@ namespace {
 
 // Known answers of the reference implementation (Random123's kat_vectors).
 TEST(Philox, GivesTheKnownAnswers) {
-  EXPECT_EQ(philox({0, 0, 0, 0}, 0),
-            (RandomBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({0, 0, 0, 0}, 0), (RandomBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   EXPECT_EQ(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, 0xffffffffffffffff),
             (RandomBlock{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, 0x299f31d0a4093822),
@@ -23,7 +22,8 @@ TEST(RandomStream, DifferentPurposesAndSamplesDiffer) {
   std::set<uint32_t> seen;
   for (Draw purpose : {Draw::kShuffle, Draw::kDropout, Draw::kInitialize}) {
     for (uint32_t a : {0u, 1u}) {
-      for (uint64_t b : {0ull, 1ull, 1ull << 40}) seen.insert(RandomStream(7, purpose, a, b).bits(0));
+      for (uint64_t b : {0ull, 1ull, 1ull << 40})
+        seen.insert(RandomStream(7, purpose, a, b).bits(0));
     }
   }
   EXPECT_EQ(seen.size(), 18u);
@@ -68,7 +68,9 @@ TEST(Permutation, DiffersByEpochAndSeedAndMixes) {
   for (uint64_t i = 0; i < 1000; ++i) {
     same_ab += a(i) == b(i);
     same_ac += a(i) == c(i);
-    if (i > 0) neighbours += std::llabs(static_cast<long long>(a(i)) - static_cast<long long>(a(i - 1))) == 1;
+    if (i > 0)
+      neighbours +=
+          std::llabs(static_cast<long long>(a(i)) - static_cast<long long>(a(i - 1))) == 1;
   }
   EXPECT_LT(same_ab, 10);
   EXPECT_LT(same_ac, 10);

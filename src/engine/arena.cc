@@ -13,8 +13,9 @@ size_t place_buffers(std::deque<ArenaBuffer>& buffers) {
   for (ArenaBuffer& buffer : buffers) {
     if (buffer.first >= 0) order.push_back(&buffer);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const ArenaBuffer* a, const ArenaBuffer* b) { return a->floats > b->floats; });
+  std::stable_sort(order.begin(), order.end(), [](const ArenaBuffer* a, const ArenaBuffer* b) {
+    return a->floats > b->floats;
+  });
 
   std::vector<ArenaBuffer*> placed;  // by offset
   size_t end = 0;
@@ -29,7 +30,9 @@ size_t place_buffers(std::deque<ArenaBuffer>& buffers) {
     buffer->offset = offset;
     end = std::max(end, offset + buffer->floats);
     placed.insert(std::upper_bound(placed.begin(), placed.end(), buffer,
-                                   [](const ArenaBuffer* a, const ArenaBuffer* b) { return a->offset < b->offset; }),
+                                   [](const ArenaBuffer* a, const ArenaBuffer* b) {
+                                     return a->offset < b->offset;
+                                   }),
                   buffer);
   }
   return round_up(end, kStep);

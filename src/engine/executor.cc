@@ -17,12 +17,15 @@ void grow(Buffer<float>& buffer, size_t floats) {
   if (buffer.size() < floats) buffer = Buffer<float>(floats);
 }
 
-Sums zero_sums(size_t metrics) { return {.samples = 0, .loss = 0, .metrics = std::vector<double>(metrics, 0.0)}; }
+Sums zero_sums(size_t metrics) {
+  return {.samples = 0, .loss = 0, .metrics = std::vector<double>(metrics, 0.0)};
+}
 
 }  // namespace
 
-Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metrics, const ParameterSpace& parameters,
-                   const MomentsLayout& moments, const float* weights, ExecutorOptions options)
+Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metrics,
+                   const ParameterSpace& parameters, const MomentsLayout& moments,
+                   const float* weights, ExecutorOptions options)
     : graph_(graph),
       loss_(std::move(loss)),
       metrics_(std::move(metrics)),
@@ -58,8 +61,12 @@ Plan& Executor::lane_plan(int lane, int64_t rows, bool training) {
   std::unique_ptr<Plan>& plan = (training ? state.training : state.inference)[rows];
   if (!plan) {
     plan = std::make_unique<Plan>(graph_,
-                                  PlanOptions{.rows = rows, .precision = options_.precision, .training = training,
-                                              .loss = loss_, .metrics = metrics_, .fuse = options_.fuse},
+                                  PlanOptions{.rows = rows,
+                                              .precision = options_.precision,
+                                              .training = training,
+                                              .loss = loss_,
+                                              .metrics = metrics_,
+                                              .fuse = options_.fuse},
                                   PlanResources{parameters_, moments_, packed_});
     grow(state.arena, plan->arena_floats());
     grow(state.features, static_cast<size_t>(rows * feature_floats_));
@@ -76,8 +83,8 @@ void Executor::prepare(int64_t samples) {
   // because primitives remember how many they were made for.
   run_alone([&] {
     for (int shard = 0; shard < options_.shards; ++shard) {
-      const int64_t rows =
-          shard_begin(samples, shard + 1, options_.shards) - shard_begin(samples, shard, options_.shards);
+      const int64_t rows = shard_begin(samples, shard + 1, options_.shards) -
+                           shard_begin(samples, shard, options_.shards);
       if (rows == 0) continue;
       const int64_t micro = micro_batch(rows);
       for (int lane = 0; lane < lanes_.count(); ++lane) {
@@ -124,7 +131,8 @@ const Sums& Executor::gradient(const BatchRows& batch) {
 
 void Executor::run_shard(int lane, int shard, const BatchRows& batch) {
   const int64_t n = static_cast<int64_t>(batch.samples.size());
-  const int64_t begin = shard_begin(n, shard, options_.shards), end = shard_begin(n, shard + 1, options_.shards);
+  const int64_t begin = shard_begin(n, shard, options_.shards),
+                end = shard_begin(n, shard + 1, options_.shards);
   Shard& state = shards_[static_cast<size_t>(shard)];
   state.sums.samples = 0;
   state.sums.loss = 0;
@@ -147,13 +155,15 @@ void Executor::run_shard(int lane, int shard, const BatchRows& batch) {
   }
 }
 
-void Executor::run_rows(int lane, Plan& plan, Frame& frame, const BatchRows& batch, int64_t first, Sums& sums) {
+void Executor::run_rows(int lane, Plan& plan, Frame& frame, const BatchRows& batch, int64_t first,
+                        Sums& sums) {
   load_rows(lane, frame, batch, first, plan.rows());
   plan.forward(frame);
   add_sums(lane, plan.rows(), sums);
 }
 
-void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first, int64_t rows) {
+void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first,
+                         int64_t rows) {
   Lane& state = lane_state_[static_cast<size_t>(lane)];
   const auto samples = batch.samples.subspan(static_cast<size_t>(first), static_cast<size_t>(rows));
   float* features = state.features.data();
@@ -167,7 +177,8 @@ void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t
   }
   const Shape& prediction = graph_.value(graph_.output()).shape;
   for (int64_t row = 0; row < rows; ++row) {
-    loss_->check_labels(1, prediction, labels + row * label_floats_, samples[static_cast<size_t>(row)]);
+    loss_->check_labels(1, prediction, labels + row * label_floats_,
+                        samples[static_cast<size_t>(row)]);
   }
   frame.base[static_cast<size_t>(Space::kArena)] = state.arena.data();
   frame.base[static_cast<size_t>(Space::kFeatures)] = features;
@@ -182,16 +193,18 @@ void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t
 void Executor::add_sums(int lane, int64_t rows, Sums& sums) const {
   const Lane& state = lane_state_[static_cast<size_t>(lane)];
   sums.samples += rows;
-  for (int64_t row = 0; row < rows; ++row) sums.loss += double{state.losses[static_cast<size_t>(row)]};
+  for (int64_t row = 0; row < rows; ++row)
+    sums.loss += double{state.losses[static_cast<size_t>(row)]};
   for (size_t m = 0; m < metrics_.size(); ++m) {
     const float* values = state.metrics.data() + static_cast<int64_t>(m) * rows;
     for (int64_t row = 0; row < rows; ++row) sums.metrics[m] += double{values[row]};
   }
 }
 
-void Executor::run_inference(const RowReader& reader, uint64_t count, const float* statistics, bool with_labels,
-                             ChunkUse use) {
-  const uint64_t chunk_rows = static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
+void Executor::run_inference(const RowReader& reader, uint64_t count, const float* statistics,
+                             bool with_labels, ChunkUse use) {
+  const uint64_t chunk_rows =
+      static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
   const size_t chunks = (count + chunk_rows - 1) / chunk_rows;
   std::vector<uint64_t> ids(count);
   for (uint64_t i = 0; i < count; ++i) ids[i] = i;
@@ -211,7 +224,9 @@ void Executor::run_inference(const RowReader& reader, uint64_t count, const floa
     for (size_t chunk = next++; chunk < chunks; chunk = next++) {
       const uint64_t first = chunk * chunk_rows, rows = std::min(chunk_rows, count - first);
       Plan& plan = lane_plan(lane, static_cast<int64_t>(rows), false);
-      if (!with_labels) std::fill_n(lane_state_[static_cast<size_t>(lane)].labels.data(), rows * static_cast<uint64_t>(label_floats_), 0.0f);
+      if (!with_labels)
+        std::fill_n(lane_state_[static_cast<size_t>(lane)].labels.data(),
+                    rows * static_cast<uint64_t>(label_floats_), 0.0f);
       load_rows(lane, frame, batch, static_cast<int64_t>(first), static_cast<int64_t>(rows));
       plan.forward(frame);
       use(lane, chunk, plan, frame);
@@ -220,10 +235,13 @@ void Executor::run_inference(const RowReader& reader, uint64_t count, const floa
 }
 
 Sums Executor::evaluate(const RowReader& reader, uint64_t count, const float* statistics) {
-  const uint64_t chunk_rows = static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
+  const uint64_t chunk_rows =
+      static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
   std::vector<Sums> chunks((count + chunk_rows - 1) / chunk_rows, zero_sums(metrics_.size()));
   run_inference(reader, count, statistics, true,
-                [&](int lane, size_t chunk, Plan& plan, const Frame&) { add_sums(lane, plan.rows(), chunks[chunk]); });
+                [&](int lane, size_t chunk, Plan& plan, const Frame&) {
+                  add_sums(lane, plan.rows(), chunks[chunk]);
+                });
   Sums total = zero_sums(metrics_.size());
   for (const Sums& chunk : chunks) {
     total.samples += chunk.samples;
@@ -233,19 +251,22 @@ Sums Executor::evaluate(const RowReader& reader, uint64_t count, const float* st
   return total;
 }
 
-std::vector<float> Executor::predict(const RowReader& reader, uint64_t count, const float* statistics) {
+std::vector<float> Executor::predict(const RowReader& reader, uint64_t count,
+                                     const float* statistics) {
   const size_t width = static_cast<size_t>(graph_.value(graph_.output()).shape.elements());
   std::vector<float> outputs(count * width);
   run_inference(reader, count, statistics, false, [&](int, size_t, Plan& plan, const Frame& frame) {
     const size_t first = frame.context.samples[0];
-    std::copy_n(plan.output(frame), static_cast<size_t>(plan.rows()) * width, outputs.data() + first * width);
+    std::copy_n(plan.output(frame), static_cast<size_t>(plan.rows()) * width,
+                outputs.data() + first * width);
   });
   return outputs;
 }
 
 std::string Executor::find_non_finite(const BatchRows& batch, const float* statistics) {
   const int64_t n = static_cast<int64_t>(batch.samples.size());
-  std::vector<float> features(static_cast<size_t>(n * feature_floats_)), labels(static_cast<size_t>(n * label_floats_));
+  std::vector<float> features(static_cast<size_t>(n * feature_floats_)),
+      labels(static_cast<size_t>(n * label_floats_));
   if (batch.features != nullptr) {
     std::copy_n(batch.features, features.size(), features.begin());
     std::copy_n(batch.labels, labels.size(), labels.begin());
@@ -254,10 +275,16 @@ std::string Executor::find_non_finite(const BatchRows& batch, const float* stati
   }
   std::vector<double> scratch(moments_.size());
   ReferenceExecutor reference(graph_, loss_, parameters_, moments_);
-  reference.forward({.context = {.rows = n, .training = true, .seed = options_.seed, .epoch = batch.epoch,
+  reference.forward({.context = {.rows = n,
+                                 .training = true,
+                                 .seed = options_.seed,
+                                 .epoch = batch.epoch,
                                  .samples = batch.samples},
-                     .features = features.data(), .labels = labels.data(), .weights = weights_,
-                     .statistics = statistics, .shard_moments = scratch.data()});
+                     .features = features.data(),
+                     .labels = labels.data(),
+                     .weights = weights_,
+                     .statistics = statistics,
+                     .shard_moments = scratch.data()});
   return reference.first_non_finite();
 }
 
@@ -267,6 +294,8 @@ size_t Executor::arena_bytes() const {
   return sum;
 }
 
-size_t Executor::gradient_bytes() const { return shards_.size() * parameters_.total_floats() * sizeof(float); }
+size_t Executor::gradient_bytes() const {
+  return shards_.size() * parameters_.total_floats() * sizeof(float);
+}
 
 }  // namespace starling

@@ -29,14 +29,16 @@ struct ExecutorOptions {
 };
 
 // Reads the samples `ids`, one after another. Called from several lanes at once.
-using RowReader = std::function<void(std::span<const uint64_t> ids, float* features, float* labels)>;
+using RowReader =
+    std::function<void(std::span<const uint64_t> ids, float* features, float* labels)>;
 
 // Told of samples whose gradient has been computed, by the lane that did it.
 using RowsObserver = std::function<void(std::span<const uint64_t> ids)>;
 
 struct BatchRows {
   std::span<const uint64_t> samples;
-  const float* features = nullptr;  // all rows, if they are in memory already; else `reader` reads them
+  const float* features =
+      nullptr;  // all rows, if they are in memory already; else `reader` reads them
   const float* labels = nullptr;
   const RowReader* reader = nullptr;
   const RowsObserver* observer = nullptr;
@@ -53,8 +55,9 @@ struct Sums {
 class Executor {
  public:
   // `weights` is the flat space and outlives this; so do the rest.
-  Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metrics, const ParameterSpace& parameters,
-           const MomentsLayout& moments, const float* weights, ExecutorOptions options);
+  Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metrics,
+           const ParameterSpace& parameters, const MomentsLayout& moments, const float* weights,
+           ExecutorOptions options);
 
   // The gradients of the mean loss of the batch, shard by shard. Throws Error for labels that
   // don't fit.
@@ -108,12 +111,13 @@ class Executor {
 
   Plan& lane_plan(int lane, int64_t rows, bool training);
   void run_shard(int lane, int shard, const BatchRows& batch);
-  void run_rows(int lane, Plan& plan, Frame& frame, const BatchRows& batch, int64_t first, Sums& sums);
+  void run_rows(int lane, Plan& plan, Frame& frame, const BatchRows& batch, int64_t first,
+                Sums& sums);
   void load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first, int64_t rows);
   // Runs `use(lane, chunk, plan, frame)` on every chunk of an evaluation, after its forward pass.
   using ChunkUse = FunctionRef<void(int lane, size_t chunk, Plan& plan, const Frame& frame)>;
-  void run_inference(const RowReader& reader, uint64_t count, const float* statistics, bool with_labels,
-                     ChunkUse use);
+  void run_inference(const RowReader& reader, uint64_t count, const float* statistics,
+                     bool with_labels, ChunkUse use);
   void add_sums(int lane, int64_t rows, Sums& sums) const;
   int64_t micro_batch(int64_t shard_rows) const;
 

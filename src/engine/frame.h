@@ -25,12 +25,12 @@ struct ArenaBuffer {
 struct Frame {
   std::array<float*, kSpaceCount> base{};
   RowsContext context;
-  float loss_scale = 1;      // 1 / (samples of the whole batch)
-  bool accumulate = false;   // the shard's gradient holds earlier micro-batches
-  float* losses = nullptr;   // one per row
-  float* metrics = nullptr;  // metric by metric, one per row
-  double* moments = nullptr;           // of this shard, by MomentsLayout
-  const float* statistics = nullptr;   // running ones, by MomentsLayout
+  float loss_scale = 1;               // 1 / (samples of the whole batch)
+  bool accumulate = false;            // the shard's gradient holds earlier micro-batches
+  float* losses = nullptr;            // one per row
+  float* metrics = nullptr;           // metric by metric, one per row
+  double* moments = nullptr;          // of this shard, by MomentsLayout
+  const float* statistics = nullptr;  // running ones, by MomentsLayout
 };
 
 struct Ref {

@@ -15,11 +15,14 @@ int only_reader(const Graph& graph, ValueId value) {
 }
 
 // An activation whose backward pass is told by its output can be applied in place.
-bool told_by_output(const ActivationOp* op) { return op != nullptr && !op->backward_needs().inputs; }
+bool told_by_output(const ActivationOp* op) {
+  return op != nullptr && !op->backward_needs().inputs;
+}
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, bool enabled) : graph_(graph), enabled_(enabled), done_(graph.nodes().size(), false) {}
+  Fuser(const Graph& graph, bool enabled)
+      : graph_(graph), enabled_(enabled), done_(graph.nodes().size(), false) {}
 
   std::vector<Group> run() {
     for (int index = 0; index < static_cast<int>(graph_.nodes().size()); ++index) {
@@ -41,12 +44,16 @@ class Fuser {
       ride_activation(group);
     } else if (as<BatchNormOp>(graph_, index)) {
       const auto* next = as<ActivationOp>(graph_, only_reader(graph_, group.output));
-      if (next && next->activation == ActivationKind::kRelu && !feeds_max_pool(group.output)) ride_activation(group);
+      if (next && next->activation == ActivationKind::kRelu && !feeds_max_pool(group.output))
+        ride_activation(group);
     } else if (const auto* relu = as<ActivationOp>(graph_, index);
                relu && relu->activation == ActivationKind::kRelu) {
       const int pool = only_reader(graph_, group.output);
       if (is_max_pool(pool)) {
-        group = {.main = pool, .activation = index, .output = graph_.node(pool).output, .inputs = node.inputs};
+        group = {.main = pool,
+                 .activation = index,
+                 .output = graph_.node(pool).output,
+                 .inputs = node.inputs};
         done_[static_cast<size_t>(pool)] = true;
       }
     }

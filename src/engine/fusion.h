@@ -3,7 +3,8 @@
 //   dense or conv2d  + add (residual) + activation       in the product's own pass over its output
 //   batch_norm       + relu
 //   add              + activation
-//   relu             + max pool                          as pool, then relu on a quarter of the data:
+//   relu             + max pool                          as pool, then relu on a quarter of the
+//   data:
 //                                                        max and relu commute
 // A node rides along only if nobody else reads the value between, so that the value need not exist.
 #pragma once
@@ -15,11 +16,11 @@
 namespace starling {
 
 struct Group {
-  int main = -1;            // dense, conv2d, batch_norm, max pool, or any other node alone
-  int activation = -1;      // the activation that rides along
-  int residual = -1;        // the add that rides along
+  int main = -1;        // dense, conv2d, batch_norm, max pool, or any other node alone
+  int activation = -1;  // the activation that rides along
+  int residual = -1;    // the add that rides along
   ValueId residual_input = -1;
-  ValueId output = -1;      // the value that the group makes
+  ValueId output = -1;          // the value that the group makes
   std::vector<ValueId> inputs;  // of the main node, the residual not among them
 };
 

@@ -41,7 +41,8 @@ void wait_for(const std::atomic<T>& word, bool spin, Ready ready) {
       _mm_pause();
     }
   }
-  for (T now = word.load(std::memory_order_acquire); !ready(now); now = word.load(std::memory_order_acquire)) {
+  for (T now = word.load(std::memory_order_acquire); !ready(now);
+       now = word.load(std::memory_order_acquire)) {
     word.wait(now, std::memory_order_acquire);
   }
 }
@@ -74,7 +75,8 @@ void Lanes::run(FunctionRef<void(int)> work) {
   }
   call(0);
   if (count_ > 1) {
-    wait_for(unfinished_, count_ <= available_cores(), [](int unfinished) { return unfinished == 0; });
+    wait_for(unfinished_, count_ <= available_cores(),
+             [](int unfinished) { return unfinished == 0; });
   }
   for (std::exception_ptr& failure : failures_) {
     if (!failure) continue;

@@ -32,32 +32,36 @@ Geometry geometry_of(const Lowering& lowering, const Group& group) {
                                   : Dims{g, out_group, in_group, w.kernel_h, w.kernel_w};
   const Dims src{n, in[2], in[0], in[1]}, dst{n, options.filters, out_h, out_w};
   const Type type = lowering.operand_type();
-  return {.src = {src, Type::f32, Tag::nhwc},
-          .src_operand = {src, type, Tag::nhwc},
-          .dst = {dst, Type::f32, Tag::nhwc},
-          .dst_operand = {dst, type, Tag::nhwc},
-          .weights_any = {weight_dims, type, Tag::any},
-          .weights_plain = plain_desc(weight_dims),
-          .bias = options.bias ? Desc({options.filters}, Type::f32, Tag::x) : Desc(),
-          .strides = {w.stride_h, w.stride_w},
-          .pad_before = {w.pad_top, w.pad_left},
-          .pad_after = {w.pad_bottom, w.pad_right},
-          .out_pixels = out_h * out_w,
-          .filters = options.filters,
-          .weight_floats = static_cast<size_t>(options.filters * in_group * w.kernel_h * w.kernel_w)};
+  return {
+      .src = {src, Type::f32, Tag::nhwc},
+      .src_operand = {src, type, Tag::nhwc},
+      .dst = {dst, Type::f32, Tag::nhwc},
+      .dst_operand = {dst, type, Tag::nhwc},
+      .weights_any = {weight_dims, type, Tag::any},
+      .weights_plain = plain_desc(weight_dims),
+      .bias = options.bias ? Desc({options.filters}, Type::f32, Tag::x) : Desc(),
+      .strides = {w.stride_h, w.stride_w},
+      .pad_before = {w.pad_top, w.pad_left},
+      .pad_after = {w.pad_bottom, w.pad_right},
+      .out_pixels = out_h * out_w,
+      .filters = options.filters,
+      .weight_floats = static_cast<size_t>(options.filters * in_group * w.kernel_h * w.kernel_w)};
 }
 
-dnnl::convolution_forward::primitive_desc forward_description(const Geometry& g, const dnnl::primitive_attr& attributes) {
-  return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, g.src_operand, g.weights_any, g.bias,
-           g.dst, g.strides, g.pad_before, g.pad_after},
+dnnl::convolution_forward::primitive_desc forward_description(
+    const Geometry& g, const dnnl::primitive_attr& attributes) {
+  return {{dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, g.src_operand,
+           g.weights_any, g.bias, g.dst, g.strides, g.pad_before, g.pad_after},
           attributes,
           onednn_engine()};
 }
 
 // The weights in the layout `wanted`: the canonical ones where that is the same.
-Ref packed_weights(const Lowering& lowering, const Node& node, const Geometry& g, const Desc& wanted) {
+Ref packed_weights(const Lowering& lowering, const Node& node, const Geometry& g,
+                   const Desc& wanted) {
   const size_t offset = lowering.slice(node, 0).offset;
-  const bool rounded = lowering.options.precision == Precision::kBf16 && lowering.operand_type() == Type::f32;
+  const bool rounded =
+      lowering.options.precision == Precision::kBf16 && lowering.operand_type() == Type::f32;
   if (rounded) return lowering.resources.packed.require_rounded(offset, g.weights_plain, wanted);
   if (wanted == g.weights_plain) return lowering.weights(node, 0);
   return lowering.resources.packed.require(offset, g.weights_plain, wanted);
@@ -78,7 +82,8 @@ void forward(Lowering& lowering, const Group& group) {
   bind_group(lowering, group, g.dst, convolution);
   convolution.bind_scratchpad(description.scratchpad_desc());
   const Ref residual = group.residual >= 0 ? lowering.value(group.residual_input) : Ref{};
-  lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " forward", std::move(convolution)), {x, y, residual});
+  lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " forward", std::move(convolution)),
+                {x, y, residual});
 }
 
 void lower_weight_gradient(Lowering& lowering, const Group& group, const Geometry& g, const Ref& dz,
@@ -87,7 +92,8 @@ void lower_weight_gradient(Lowering& lowering, const Group& group, const Geometr
   Desc any = g.weights_any;
   any.data.data_type = dnnl_f32;
   const dnnl::convolution_backward_weights::primitive_desc description(
-      {dnnl::algorithm::convolution_direct, g.src_operand, any, g.dst_operand, g.strides, g.pad_before, g.pad_after},
+      {dnnl::algorithm::convolution_direct, g.src_operand, any, g.dst_operand, g.strides,
+       g.pad_before, g.pad_after},
       onednn_attributes(), onednn_engine(), hint);
   const Desc packed = description.diff_weights_desc();
   const Ref x = lowering.value_operand(group.inputs[0], node.name + " input");
@@ -97,18 +103,21 @@ void lower_weight_gradient(Lowering& lowering, const Group& group, const Geometr
   convolution.bind(DNNL_ARG_DIFF_DST, g.dst_operand, dz);
   convolution.bind(DNNL_ARG_DIFF_WEIGHTS, packed, fresh);
   convolution.bind_scratchpad(description.scratchpad_desc());
-  lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " weight gradient", std::move(convolution)), {x, dz, fresh});
+  lowering.emit(
+      std::make_unique<PrimitiveKernel>(node.name + " weight gradient", std::move(convolution)),
+      {x, dz, fresh});
 
   Ref plain = fresh;
   if (packed != g.weights_plain) {
     plain = lowering.scratch(g.weight_floats);
-    const dnnl::reorder::primitive_desc unpack(onednn_engine(), packed, onednn_engine(), g.weights_plain,
-                                               onednn_attributes());
+    const dnnl::reorder::primitive_desc unpack(onednn_engine(), packed, onednn_engine(),
+                                               g.weights_plain, onednn_attributes());
     BoundPrimitive reorder{dnnl::reorder(unpack)};
     reorder.bind(DNNL_ARG_FROM, packed, fresh);
     reorder.bind(DNNL_ARG_TO, g.weights_plain, plain);
     reorder.bind_scratchpad(unpack.scratchpad_desc());
-    lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " weight gradient layout", std::move(reorder)),
+    lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " weight gradient layout",
+                                                    std::move(reorder)),
                   {fresh, plain});
   }
   const Lowering::Target dw = lowering.parameter_gradient(node, 0);
@@ -130,12 +139,14 @@ void backward(Lowering& lowering, const Group& group) {
   const auto hint = forward_description(g, onednn_attributes());
   const int64_t rows = lowering.rows() * g.out_pixels;
   const Ref gradient = product_gradient(lowering, group, rows, g.filters);
-  const Ref dz = lowering.operand(gradient, static_cast<size_t>(rows * g.filters), node.name + " gradient");
+  const Ref dz =
+      lowering.operand(gradient, static_cast<size_t>(rows * g.filters), node.name + " gradient");
 
   if (step.wants_parameters) lower_weight_gradient(lowering, group, g, dz, hint);
   if (step.wants_input[0]) {
     const dnnl::convolution_backward_data::primitive_desc description(
-        {dnnl::algorithm::convolution_direct, g.src, g.weights_any, g.dst_operand, g.strides, g.pad_before, g.pad_after},
+        {dnnl::algorithm::convolution_direct, g.src, g.weights_any, g.dst_operand, g.strides,
+         g.pad_before, g.pad_after},
         onednn_attributes(), onednn_engine(), hint);
     const Ref dx = lowering.contribution(group.inputs[0]);
     BoundPrimitive convolution{dnnl::convolution_backward_data(description)};
@@ -144,7 +155,9 @@ void backward(Lowering& lowering, const Group& group) {
                      packed_weights(lowering, node, g, description.weights_desc()));
     convolution.bind(DNNL_ARG_DIFF_DST, g.dst_operand, dz);
     convolution.bind_scratchpad(description.scratchpad_desc());
-    lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " input gradient", std::move(convolution)), {dz, dx});
+    lowering.emit(
+        std::make_unique<PrimitiveKernel>(node.name + " input gradient", std::move(convolution)),
+        {dz, dx});
     lowering.contributed(group.inputs[0], dx);
   }
 }

@@ -20,10 +20,16 @@ struct Custom {
 
 Custom describe(Lowering& lowering, const Group& group) {
   const Node& node = lowering.node(group);
-  Custom custom{.op = node.op, .operator_id = node.operator_id, .shapes = lowering.graph.input_shapes(node),
-                .inputs = {}, .parameters = {}, .output = lowering.value(group.output), .saved = lowering.saved(group)};
+  Custom custom{.op = node.op,
+                .operator_id = node.operator_id,
+                .shapes = lowering.graph.input_shapes(node),
+                .inputs = {},
+                .parameters = {},
+                .output = lowering.value(group.output),
+                .saved = lowering.saved(group)};
   for (ValueId input : group.inputs) custom.inputs.push_back(lowering.value(input));
-  for (size_t i = 0; i < node.parameters.size(); ++i) custom.parameters.push_back(lowering.weights(node, i));
+  for (size_t i = 0; i < node.parameters.size(); ++i)
+    custom.parameters.push_back(lowering.weights(node, i));
   if (node.moments) {
     custom.moments_offset = lowering.resources.moments.find(node.name).offset;
     custom.channels = node.moments->channels;
@@ -31,14 +37,16 @@ Custom describe(Lowering& lowering, const Group& group) {
   return custom;
 }
 
-void resolve(const std::vector<Ref>& refs, const Frame& frame, std::vector<const float*>& pointers) {
+void resolve(const std::vector<Ref>& refs, const Frame& frame,
+             std::vector<const float*>& pointers) {
   for (size_t i = 0; i < refs.size(); ++i) pointers[i] = refs[i].in(frame);
 }
 
 void forward(Lowering& lowering, const Group& group) {
   const Node& node = lowering.node(group);
   lowering.make_value(group.output);
-  const int64_t saved_floats = node.op->saved_floats(lowering.graph.input_shapes(node), lowering.rows());
+  const int64_t saved_floats =
+      node.op->saved_floats(lowering.graph.input_shapes(node), lowering.rows());
   lowering.saved(group) = lowering.scratch(static_cast<size_t>(std::max<int64_t>(saved_floats, 1)));
   Custom custom = describe(lowering, group);
   std::vector<const float*> inputs(custom.inputs.size()), parameters(custom.parameters.size());
@@ -48,8 +56,13 @@ void forward(Lowering& lowering, const Group& group) {
   lowering.emit(node.name + " forward", touched, [=](const Frame& frame) mutable {
     resolve(custom.inputs, frame, inputs);
     resolve(custom.parameters, frame, parameters);
-    ForwardArgs args{.context = frame.context, .operator_id = custom.operator_id, .input_shapes = custom.shapes,
-                     .inputs = inputs, .parameters = parameters, .output = output.in(frame), .saved = saved.in(frame)};
+    ForwardArgs args{.context = frame.context,
+                     .operator_id = custom.operator_id,
+                     .input_shapes = custom.shapes,
+                     .inputs = inputs,
+                     .parameters = parameters,
+                     .output = output.in(frame),
+                     .saved = saved.in(frame)};
     if (custom.channels > 0 && frame.context.training) {
       args.batch_mean = frame.moments + custom.moments_offset;
       args.batch_m2 = args.batch_mean + custom.channels;
@@ -76,7 +89,8 @@ void backward(Lowering& lowering, const Group& group) {
   std::vector<size_t> parameter_floats;
   for (size_t i = 0; i < node.parameters.size(); ++i) {
     parameter_floats.push_back(lowering.slice(node, i).size);
-    grad_parameters.push_back(step.wants_parameters ? lowering.parameter_gradient(node, i) : Lowering::Target{{}, false});
+    grad_parameters.push_back(step.wants_parameters ? lowering.parameter_gradient(node, i)
+                                                    : Lowering::Target{{}, false});
   }
   std::vector<Ref> touched = custom.inputs;
   touched.insert(touched.end(), grad_inputs.begin(), grad_inputs.end());
@@ -97,9 +111,15 @@ void backward(Lowering& lowering, const Group& group) {
         std::fill_n(to_parameters[i], parameter_floats[i], 0.0f);
       }
     }
-    custom.op->backward({.context = frame.context, .operator_id = custom.operator_id, .input_shapes = custom.shapes,
-                         .inputs = inputs, .parameters = parameters, .output = custom.output.in(frame),
-                         .saved = custom.saved.in(frame), .grad_output = dy.in(frame), .grad_inputs = to_inputs,
+    custom.op->backward({.context = frame.context,
+                         .operator_id = custom.operator_id,
+                         .input_shapes = custom.shapes,
+                         .inputs = inputs,
+                         .parameters = parameters,
+                         .output = custom.output.in(frame),
+                         .saved = custom.saved.in(frame),
+                         .grad_output = dy.in(frame),
+                         .grad_inputs = to_inputs,
                          .grad_parameters = to_parameters});
   });
   for (size_t i = 0; i < grad_inputs.size(); ++i) {
@@ -109,6 +129,7 @@ void backward(Lowering& lowering, const Group& group) {
 
 }  // namespace
 
-const Family kCustomFamily{.knows = [](const Operator&) { return true; }, .forward = forward, .backward = backward};
+const Family kCustomFamily{
+    .knows = [](const Operator&) { return true; }, .forward = forward, .backward = backward};
 
 }  // namespace starling

@@ -42,13 +42,15 @@ struct Operand {
   MatrixView in(const Frame& frame) const { return {ref.in(frame), row_stride, column_stride}; }
 };
 
-// target (+)= left · right. Adds always with `adds`, and else when the frame says so, if `gradient`.
-void emit_gemm(Lowering& lowering, const std::string& label, const GemmShape& shape, const Operand& left,
-               const Operand& right, const Ref& target, bool gradient, bool adds) {
+// target (+)= left · right. Adds always with `adds`, and else when the frame says so, if
+// `gradient`.
+void emit_gemm(Lowering& lowering, const std::string& label, const GemmShape& shape,
+               const Operand& left, const Operand& right, const Ref& target, bool gradient,
+               bool adds) {
   const Ref scratch = lowering.scratch(gemm_scratch_floats(shape));
   lowering.emit(label, {left.ref, right.ref, target, scratch}, [=](const Frame& frame) {
-    gemm(shape, left.in(frame), right.in(frame), adds || (gradient && frame.accumulate), target.in(frame),
-         scratch.in(frame));
+    gemm(shape, left.in(frame), right.in(frame), adds || (gradient && frame.accumulate),
+         target.in(frame), scratch.in(frame));
   });
 }
 
@@ -57,28 +59,32 @@ void gemm_forward(Lowering& lowering, const Group& group) {
   const Sizes s = sizes_of(lowering, group);
   const Ref x = lowering.value_operand(group.inputs[0], node.name + " input");
   const Ref y = lowering.make_value(group.output);
-  emit_gemm(lowering, node.name + " forward", {s.rows, s.out, s.in}, {x, s.in, 1}, {gemm_weights(lowering, node), 1, s.in},
-            y, false, false);
+  emit_gemm(lowering, node.name + " forward", {s.rows, s.out, s.in}, {x, s.in, 1},
+            {gemm_weights(lowering, node), 1, s.in}, y, false, false);
   const bool has_bias = node.parameters.size() > 1, activate = group.activation >= 0;
   if (!has_bias && !activate && group.residual < 0) return;
   const Ref bias = has_bias ? lowering.weights(node, 1) : Ref{};
   const Ref residual = group.residual >= 0 ? lowering.value(group.residual_input) : Ref{};
-  const auto* op = activate ? static_cast<const ActivationOp*>(lowering.graph.node(group.activation).op.get()) : nullptr;
+  const auto* op =
+      activate ? static_cast<const ActivationOp*>(lowering.graph.node(group.activation).op.get())
+               : nullptr;
   const Elementwise kind = op ? static_cast<Elementwise>(op->activation) : Elementwise::kRelu;
   const float slope = op ? op->slope : 0;
   lowering.emit(node.name + " bias, activation", {y, residual}, [=](const Frame& frame) {
-    bias_activate(s.rows, s.out, bias ? bias.in(frame) : nullptr, residual ? residual.in(frame) : nullptr, activate, kind,
-                  slope, y.in(frame));
+    bias_activate(s.rows, s.out, bias ? bias.in(frame) : nullptr,
+                  residual ? residual.in(frame) : nullptr, activate, kind, slope, y.in(frame));
   });
 }
 
-void gemm_weight_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz, const Ref& x) {
+void gemm_weight_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz,
+                          const Ref& x) {
   const Lowering::Target dw = lowering.parameter_gradient(node, 0);
-  emit_gemm(lowering, node.name + " weight gradient", {s.out, s.in, s.rows}, {dz, 1, s.out}, {x, s.in, 1}, dw.ref, true,
-            dw.adds);
+  emit_gemm(lowering, node.name + " weight gradient", {s.out, s.in, s.rows}, {dz, 1, s.out},
+            {x, s.in, 1}, dw.ref, true, dw.adds);
 }
 
-void gemm_input_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz, const Ref& dx) {
+void gemm_input_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz,
+                         const Ref& dx) {
   emit_gemm(lowering, node.name + " input gradient", {s.rows, s.in, s.out}, {dz, s.out, 1},
             {gemm_weights(lowering, node), s.in, 1}, dx, false, false);
 }
@@ -95,24 +101,28 @@ struct PackedOperand {
   Ref ref;
 };
 
-PackedOperand packed_weights(const Lowering& lowering, const Node& node, const Desc& src, const Desc& canonical,
-                             const Desc& dst) {
+PackedOperand packed_weights(const Lowering& lowering, const Node& node, const Desc& src,
+                             const Desc& canonical, const Desc& dst) {
   const Desc any(canonical.dims(), lowering.operand_type(), dnnl::memory::format_tag::any);
-  const dnnl::matmul::primitive_desc description({src, any, dst}, onednn_attributes(), onednn_engine());
+  const dnnl::matmul::primitive_desc description({src, any, dst}, onednn_attributes(),
+                                                 onednn_engine());
   const Desc packed = description.weights_desc();
-  return {packed, lowering.resources.packed.require(lowering.slice(node, 0).offset, canonical, packed)};
+  return {packed,
+          lowering.resources.packed.require(lowering.slice(node, 0).offset, canonical, packed)};
 }
 
 void onednn_forward(Lowering& lowering, const Group& group) {
   const Node& node = lowering.node(group);
   const Sizes s = sizes_of(lowering, group);
-  const Desc src = matrix(s.rows, s.in, lowering.operand_type()), dst = matrix(s.rows, s.out, Type::f32);
+  const Desc src = matrix(s.rows, s.in, lowering.operand_type()),
+             dst = matrix(s.rows, s.out, Type::f32);
   const Desc bias = node.parameters.size() > 1 ? matrix(1, s.out, Type::f32) : Desc();
-  const PackedOperand weights = packed_weights(lowering, node, src, matrix(s.in, s.out, Type::f32, true), dst);
+  const PackedOperand weights =
+      packed_weights(lowering, node, src, matrix(s.in, s.out, Type::f32, true), dst);
   const Ref x = lowering.value_operand(group.inputs[0], node.name + " input");
   const Ref y = lowering.make_value(group.output);
-  const dnnl::matmul::primitive_desc description({src, weights.desc, bias, dst}, group_attributes(lowering, group, dst),
-                                                 onednn_engine());
+  const dnnl::matmul::primitive_desc description(
+      {src, weights.desc, bias, dst}, group_attributes(lowering, group, dst), onednn_engine());
   BoundPrimitive product{dnnl::matmul(description)};
   product.bind(DNNL_ARG_SRC, src, x);
   product.bind(DNNL_ARG_WEIGHTS, weights.desc, weights.ref);
@@ -121,10 +131,12 @@ void onednn_forward(Lowering& lowering, const Group& group) {
   bind_group(lowering, group, dst, product);
   product.bind_scratchpad(description.scratchpad_desc());
   const Ref residual = group.residual >= 0 ? lowering.value(group.residual_input) : Ref{};
-  lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " forward", std::move(product)), {x, y, residual});
+  lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " forward", std::move(product)),
+                {x, y, residual});
 }
 
-BoundPrimitive weight_product(const Sizes& s, Type type, const Ref& dz, const Ref& x, const Ref& dw, bool adds) {
+BoundPrimitive weight_product(const Sizes& s, Type type, const Ref& dz, const Ref& x, const Ref& dw,
+                              bool adds) {
   const Desc left = matrix(s.out, s.rows, type, true), right = matrix(s.rows, s.in, type);
   const Desc result = matrix(s.out, s.in, Type::f32);
   dnnl::primitive_attr attributes = onednn_attributes();
@@ -133,7 +145,8 @@ BoundPrimitive weight_product(const Sizes& s, Type type, const Ref& dz, const Re
     sum.append_sum(1);
     attributes.set_post_ops(sum);
   }
-  const dnnl::matmul::primitive_desc description({left, right, result}, attributes, onednn_engine());
+  const dnnl::matmul::primitive_desc description({left, right, result}, attributes,
+                                                 onednn_engine());
   BoundPrimitive product{dnnl::matmul(description)};
   product.bind(DNNL_ARG_SRC, left, dz);
   product.bind(DNNL_ARG_WEIGHTS, right, x);
@@ -142,25 +155,32 @@ BoundPrimitive weight_product(const Sizes& s, Type type, const Ref& dz, const Re
   return product;
 }
 
-void onednn_weight_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz, const Ref& x) {
+void onednn_weight_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz,
+                            const Ref& x) {
   const Lowering::Target dw = lowering.parameter_gradient(node, 0);
   const Type type = lowering.operand_type();
-  lowering.emit(std::make_unique<AccumulatingKernel>(node.name + " weight gradient",
-                                                     weight_product(s, type, dz, x, dw.ref, false),
-                                                     weight_product(s, type, dz, x, dw.ref, true), dw.adds),
+  lowering.emit(std::make_unique<AccumulatingKernel>(
+                    node.name + " weight gradient", weight_product(s, type, dz, x, dw.ref, false),
+                    weight_product(s, type, dz, x, dw.ref, true), dw.adds),
                 {dz, x});
 }
 
-void onednn_input_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz, const Ref& dx) {
-  const Desc src = matrix(s.rows, s.out, lowering.operand_type()), dst = matrix(s.rows, s.in, Type::f32);
-  const PackedOperand weights = packed_weights(lowering, node, src, matrix(s.out, s.in, Type::f32), dst);
-  const dnnl::matmul::primitive_desc description({src, weights.desc, dst}, onednn_attributes(), onednn_engine());
+void onednn_input_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz,
+                           const Ref& dx) {
+  const Desc src = matrix(s.rows, s.out, lowering.operand_type()),
+             dst = matrix(s.rows, s.in, Type::f32);
+  const PackedOperand weights =
+      packed_weights(lowering, node, src, matrix(s.out, s.in, Type::f32), dst);
+  const dnnl::matmul::primitive_desc description({src, weights.desc, dst}, onednn_attributes(),
+                                                 onednn_engine());
   BoundPrimitive product{dnnl::matmul(description)};
   product.bind(DNNL_ARG_SRC, src, dz);
   product.bind(DNNL_ARG_WEIGHTS, weights.desc, weights.ref);
   product.bind(DNNL_ARG_DST, dst, dx);
   product.bind_scratchpad(description.scratchpad_desc());
-  lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " input gradient", std::move(product)), {dz, dx});
+  lowering.emit(
+      std::make_unique<PrimitiveKernel>(node.name + " input gradient", std::move(product)),
+      {dz, dx});
 }
 
 // --- which of the two ---------------------------------------------------------------------------
@@ -168,7 +188,8 @@ void onednn_input_gradient(Lowering& lowering, const Node& node, const Sizes& s,
 // The name of what oneDNN would multiply with; empty when it can't.
 std::string product_name(Type type) {
   try {
-    const dnnl::matmul::primitive_desc description({matrix(64, 64, type), {{64, 64}, type, dnnl::memory::format_tag::any},
+    const dnnl::matmul::primitive_desc description({matrix(64, 64, type),
+                                                    {{64, 64}, type, dnnl::memory::format_tag::any},
                                                     matrix(64, 64, Type::f32)},
                                                    onednn_attributes(), onednn_engine());
     return description.impl_info_str();
@@ -192,7 +213,8 @@ void backward(Lowering& lowering, const Group& group) {
   const Backward::Step& step = lowering.backward_step(group);
   const bool onednn = uses_onednn(lowering);
   const Ref gradient = product_gradient(lowering, group, s.rows, s.out);
-  const Ref dz = lowering.operand(gradient, static_cast<size_t>(s.rows * s.out), node.name + " gradient");
+  const Ref dz =
+      lowering.operand(gradient, static_cast<size_t>(s.rows * s.out), node.name + " gradient");
   if (step.wants_parameters) {
     const Ref x = lowering.value_operand(group.inputs[0], node.name + " input");
     (onednn ? onednn_weight_gradient : gemm_weight_gradient)(lowering, node, s, dz, x);

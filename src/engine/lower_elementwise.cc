@@ -11,7 +11,9 @@ bool knows(const Operator& op) {
   return dynamic_cast<const Op*>(&op) != nullptr;
 }
 
-int64_t count(const Lowering& lowering, ValueId id) { return static_cast<int64_t>(lowering.floats(id)); }
+int64_t count(const Lowering& lowering, ValueId id) {
+  return static_cast<int64_t>(lowering.floats(id));
+}
 
 void reshape_forward(Lowering& lowering, const Group& group) {
   lowering.set_value(group.output, lowering.value(group.inputs[0]));
@@ -32,9 +34,10 @@ void activation_forward(Lowering& lowering, const Group& group) {
   const auto kind = static_cast<Elementwise>(op.activation);
   const int64_t n = count(lowering, group.output);
   const Ref x = lowering.value(group.inputs[0]), y = lowering.make_value(group.output);
-  lowering.emit(lowering.node(group).name + " forward", {x, y}, [=, slope = op.slope](const Frame& frame) {
-    elementwise_forward(kind, slope, n, x.in(frame), y.in(frame));
-  });
+  lowering.emit(lowering.node(group).name + " forward", {x, y},
+                [=, slope = op.slope](const Frame& frame) {
+                  elementwise_forward(kind, slope, n, x.in(frame), y.in(frame));
+                });
 }
 
 void activation_backward(Lowering& lowering, const Group& group) {
@@ -44,9 +47,10 @@ void activation_backward(Lowering& lowering, const Group& group) {
   const int64_t n = count(lowering, group.output);
   const Ref known = lowering.value(op.backward_needs().inputs ? group.inputs[0] : group.output);
   const Ref dy = lowering.gradient(group.output), dx = lowering.gradient_to_change(group.output);
-  lowering.emit(lowering.node(group).name + " backward", {known, dy, dx}, [=, slope = op.slope](const Frame& frame) {
-    elementwise_backward(kind, slope, n, known.in(frame), dy.in(frame), dx.in(frame));
-  });
+  lowering.emit(lowering.node(group).name + " backward", {known, dy, dx},
+                [=, slope = op.slope](const Frame& frame) {
+                  elementwise_backward(kind, slope, n, known.in(frame), dy.in(frame), dx.in(frame));
+                });
   lowering.contribute_alias(group.inputs[0], dx);
 }
 
@@ -54,8 +58,9 @@ void softmax_lower_forward(Lowering& lowering, const Group& group) {
   const int64_t columns = lowering.graph.value(group.output).shape.back();
   const int64_t rows = count(lowering, group.output) / columns;
   const Ref x = lowering.value(group.inputs[0]), y = lowering.make_value(group.output);
-  lowering.emit(lowering.node(group).name + " forward", {x, y},
-                [=](const Frame& frame) { softmax_forward(rows, columns, x.in(frame), y.in(frame)); });
+  lowering.emit(lowering.node(group).name + " forward", {x, y}, [=](const Frame& frame) {
+    softmax_forward(rows, columns, x.in(frame), y.in(frame));
+  });
 }
 
 void softmax_lower_backward(Lowering& lowering, const Group& group) {
@@ -71,16 +76,18 @@ void softmax_lower_backward(Lowering& lowering, const Group& group) {
 }
 
 // Dropout runs the same kernel on values and on gradients: the mask is drawn again, not kept.
-void emit_dropout(Lowering& lowering, const Group& group, const char* pass, const Ref& from, const Ref& to) {
+void emit_dropout(Lowering& lowering, const Group& group, const char* pass, const Ref& from,
+                  const Ref& to) {
   const Node& node = lowering.node(group);
   const float rate = static_cast<const DropoutOp&>(*node.op).rate;
   const uint32_t id = node.operator_id;
-  const int64_t rows = lowering.rows(), elements = lowering.graph.value(group.output).shape.elements();
+  const int64_t rows = lowering.rows(),
+                elements = lowering.graph.value(group.output).shape.elements();
   lowering.emit(node.name + pass, {from, to}, [=](const Frame& frame) {
     const RowsContext& context = frame.context;
     const RandomStream stream = dropout_stream(context.seed, context.epoch, id, 0);
-    dropout(rows, elements, rate, {stream.key(), stream.counter()[1]}, context.samples.data(), from.in(frame),
-            to.in(frame));
+    dropout(rows, elements, rate, {stream.key(), stream.counter()[1]}, context.samples.data(),
+            from.in(frame), to.in(frame));
   });
 }
 
@@ -109,9 +116,10 @@ void add_forward(Lowering& lowering, const Group& group) {
   if (group.activation < 0) return;
   const ActivationOp& op = activation_of(lowering, group.activation);
   const auto kind = static_cast<Elementwise>(op.activation);
-  lowering.emit(lowering.node(group).name + " activation", {y}, [=, slope = op.slope](const Frame& frame) {
-    elementwise_forward(kind, slope, n, y.in(frame), y.in(frame));
-  });
+  lowering.emit(lowering.node(group).name + " activation", {y},
+                [=, slope = op.slope](const Frame& frame) {
+                  elementwise_forward(kind, slope, n, y.in(frame), y.in(frame));
+                });
 }
 
 void add_backward(Lowering& lowering, const Group& group) {
@@ -122,9 +130,10 @@ void add_backward(Lowering& lowering, const Group& group) {
     const int64_t n = count(lowering, group.output);
     const Ref y = lowering.value(group.output), dy = dz;
     dz = lowering.gradient_to_change(group.output);
-    lowering.emit(lowering.node(group).name + " backward", {y, dy, dz}, [=, slope = op.slope](const Frame& frame) {
-      elementwise_backward(kind, slope, n, y.in(frame), dy.in(frame), dz.in(frame));
-    });
+    lowering.emit(lowering.node(group).name + " backward", {y, dy, dz},
+                  [=, slope = op.slope](const Frame& frame) {
+                    elementwise_backward(kind, slope, n, y.in(frame), dy.in(frame), dz.in(frame));
+                  });
   }
   for (ValueId input : group.inputs) {
     if (lowering.has_gradient(input)) lowering.contribute_alias(input, dz);
@@ -133,12 +142,15 @@ void add_backward(Lowering& lowering, const Group& group) {
 
 }  // namespace
 
-const Family kReshapeFamily{.knows = knows<ReshapeOp>, .forward = reshape_forward, .backward = reshape_backward};
+const Family kReshapeFamily{
+    .knows = knows<ReshapeOp>, .forward = reshape_forward, .backward = reshape_backward};
 const Family kActivationFamily{
     .knows = knows<ActivationOp>, .forward = activation_forward, .backward = activation_backward};
-const Family kSoftmaxFamily{
-    .knows = knows<SoftmaxOp>, .forward = softmax_lower_forward, .backward = softmax_lower_backward};
-const Family kDropoutFamily{.knows = knows<DropoutOp>, .forward = dropout_forward, .backward = dropout_backward};
+const Family kSoftmaxFamily{.knows = knows<SoftmaxOp>,
+                            .forward = softmax_lower_forward,
+                            .backward = softmax_lower_backward};
+const Family kDropoutFamily{
+    .knows = knows<DropoutOp>, .forward = dropout_forward, .backward = dropout_backward};
 const Family kAddFamily{.knows = knows<AddOp>, .forward = add_forward, .backward = add_backward};
 
 }  // namespace starling

@@ -36,12 +36,15 @@ void forward(Lowering& lowering, const Group& group) {
       batch_moments(n, channels, x.in(frame), batch_mean, batch_m2);
       for (int64_t c = 0; c < channels; ++c) {
         mean[c] = static_cast<float>(batch_mean[c]);
-        inverse[c] = static_cast<float>(1 / std::sqrt(batch_m2[c] / static_cast<double>(n) + epsilon));
+        inverse[c] =
+            static_cast<float>(1 / std::sqrt(batch_m2[c] / static_cast<double>(n) + epsilon));
       }
     } else {
       for (int64_t c = 0; c < channels; ++c) {
         mean[c] = frame.statistics[at + static_cast<size_t>(c)];
-        inverse[c] = static_cast<float>(1 / std::sqrt(double{frame.statistics[at + static_cast<size_t>(channels + c)]} + epsilon));
+        inverse[c] = static_cast<float>(
+            1 /
+            std::sqrt(double{frame.statistics[at + static_cast<size_t>(channels + c)]} + epsilon));
       }
     }
     for (int64_t c = 0; c < channels; ++c) {
@@ -64,20 +67,24 @@ void backward(Lowering& lowering, const Group& group) {
   const Ref dx = wants_input ? lowering.contribution(group.inputs[0]) : Ref{};
   const Ref sums = lowering.scratch(static_cast<size_t>(2 * channels));
   // Gradients of frozen parameters go nowhere.
-  const Ref nowhere = wants_parameters ? Ref{} : lowering.scratch(static_cast<size_t>(2 * channels));
-  const Lowering::Target dscale = wants_parameters ? lowering.parameter_gradient(node, 0) : Lowering::Target{nowhere, false};
+  const Ref nowhere =
+      wants_parameters ? Ref{} : lowering.scratch(static_cast<size_t>(2 * channels));
+  const Lowering::Target dscale =
+      wants_parameters ? lowering.parameter_gradient(node, 0) : Lowering::Target{nowhere, false};
   Lowering::Target dshift{nowhere, false};
   if (wants_parameters) {
     dshift = lowering.parameter_gradient(node, 1);
   } else {
     dshift.ref.offset += static_cast<size_t>(channels);
   }
-  lowering.emit(node.name + " backward", {x, y, dy, dx, saved, sums, nowhere}, [=](const Frame& frame) {
-    const float* mean = saved.in(frame);
-    batch_norm_backward(n, channels, x.in(frame), relu ? y.in(frame) : nullptr, relu, mean, mean + channels,
-                        scale.in(frame), dy.in(frame), wants_input ? dx.in(frame) : nullptr,
-                        dscale.adds || frame.accumulate, dscale.ref.in(frame), dshift.ref.in(frame), sums.in(frame));
-  });
+  lowering.emit(
+      node.name + " backward", {x, y, dy, dx, saved, sums, nowhere}, [=](const Frame& frame) {
+        const float* mean = saved.in(frame);
+        batch_norm_backward(n, channels, x.in(frame), relu ? y.in(frame) : nullptr, relu, mean,
+                            mean + channels, scale.in(frame), dy.in(frame),
+                            wants_input ? dx.in(frame) : nullptr, dscale.adds || frame.accumulate,
+                            dscale.ref.in(frame), dshift.ref.in(frame), sums.in(frame));
+      });
   if (wants_input) lowering.contributed(group.inputs[0], dx);
 }
 

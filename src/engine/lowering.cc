@@ -27,8 +27,9 @@ Lowering::Lowering(Plan& plan, const Graph& g, PlanResources r)
 
 void Lowering::run() {
   if (graph.inputs().size() != 1) {
-    throw input_error(fmt::format("the model has {} inputs, one is supported", graph.inputs().size()),
-                      "concatenate the inputs into one");
+    throw input_error(
+        fmt::format("the model has {} inputs, one is supported", graph.inputs().size()),
+        "concatenate the inputs into one");
   }
   plan_.ready_after_.assign(resources.parameters.slices().size(), -1);
   values_[static_cast<size_t>(graph.inputs()[0])] = {.space = Space::kFeatures};
@@ -38,7 +39,8 @@ void Lowering::run() {
   keep(plan_.output_);
   plan_.backward_begin_ = plan_.kernels_.size();
   if (options.training) {
-    if (!options.loss) gradients_[static_cast<size_t>(graph.output())] = {.space = Space::kGradOutput};
+    if (!options.loss)
+      gradients_[static_cast<size_t>(graph.output())] = {.space = Space::kGradOutput};
     for (size_t i = groups_.size(); i-- > 0;) lower_backward(groups_[i]);
     if (options.input_gradients) {
       plan_.input_gradient_ = gradient(graph.inputs()[0]);
@@ -52,7 +54,9 @@ size_t Lowering::floats(ValueId id) const {
   return static_cast<size_t>(rows() * graph.value(id).shape.elements());
 }
 
-const Backward::Step& Lowering::backward_step(const Group& group) const { return *steps_.at(group.main); }
+const Backward::Step& Lowering::backward_step(const Group& group) const {
+  return *steps_.at(group.main);
+}
 
 Ref Lowering::make_value(ValueId id) {
   const Ref ref = scratch(floats(id));
@@ -129,7 +133,7 @@ void Lowering::keep(const Ref& ref) {
 
 dnnl::memory::data_type Lowering::operand_type() const {
   return options.precision == Precision::kBf16 && bf16_is_native() ? dnnl::memory::data_type::bf16
-                                                                    : dnnl::memory::data_type::f32;
+                                                                   : dnnl::memory::data_type::f32;
 }
 
 Ref Lowering::operand(const Ref& ref, size_t count, const std::string& label) {
@@ -182,22 +186,24 @@ void Lowering::lower_loss() {
   const Ref target = wants_gradient ? contribution(id) : Ref{};
   if (loss->kind() == "softmax_cross_entropy" && shape.rank() == 1) {
     emit("loss", {prediction, target}, [=](const Frame& frame) {
-      softmax_cross_entropy(n, shape[0], prediction.in(frame), labels.in(frame), frame.loss_scale, frame.losses,
-                            target ? target.in(frame) : nullptr);
+      softmax_cross_entropy(n, shape[0], prediction.in(frame), labels.in(frame), frame.loss_scale,
+                            frame.losses, target ? target.in(frame) : nullptr);
     });
   } else {
     emit("loss", {prediction, target}, [=](const Frame& frame) {
       loss->forward(n, shape, prediction.in(frame), labels.in(frame), frame.losses);
-      if (target) loss->backward(n, shape, prediction.in(frame), labels.in(frame), frame.loss_scale, target.in(frame));
+      if (target)
+        loss->backward(n, shape, prediction.in(frame), labels.in(frame), frame.loss_scale,
+                       target.in(frame));
     });
   }
   if (wants_gradient) contributed(id, target);
 }
 
 const Family& family_of(const Operator& op) {
-  static const Family* const families[] = {&kDenseFamily,    &kConvFamily,       &kPoolFamily,    &kGlobalPoolFamily,
-                                           &kReshapeFamily,  &kActivationFamily, &kSoftmaxFamily, &kDropoutFamily,
-                                           &kBatchNormFamily, &kAddFamily};
+  static const Family* const families[] = {
+      &kDenseFamily,      &kConvFamily,    &kPoolFamily,    &kGlobalPoolFamily, &kReshapeFamily,
+      &kActivationFamily, &kSoftmaxFamily, &kDropoutFamily, &kBatchNormFamily,  &kAddFamily};
   for (const Family* family : families) {
     if (family->knows(op)) return *family;
   }
@@ -206,7 +212,8 @@ const Family& family_of(const Operator& op) {
 
 Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64_t columns) {
   const Node& node = lowering.node(group);
-  const bool has_bias = node.parameters.size() > 1 && lowering.backward_step(group).wants_parameters;
+  const bool has_bias =
+      node.parameters.size() > 1 && lowering.backward_step(group).wants_parameters;
   const Ref dy = lowering.gradient(group.output);
   Ref dz = dy;
   if (group.activation >= 0) {
@@ -217,10 +224,12 @@ Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64
     const float slope = op.slope;
     if (has_bias) {
       const Lowering::Target db = lowering.parameter_gradient(node, 1);
-      lowering.emit(node.name + " activation backward, bias gradient", {y, dy, dz}, [=](const Frame& frame) {
-        elementwise_backward_column_sums(kind, slope, rows, columns, y.in(frame), dy.in(frame), dz.in(frame),
-                                         db.adds || frame.accumulate, db.ref.in(frame));
-      });
+      lowering.emit(
+          node.name + " activation backward, bias gradient", {y, dy, dz}, [=](const Frame& frame) {
+            elementwise_backward_column_sums(kind, slope, rows, columns, y.in(frame), dy.in(frame),
+                                             dz.in(frame), db.adds || frame.accumulate,
+                                             db.ref.in(frame));
+          });
     } else {
       lowering.emit(node.name + " activation backward", {y, dy, dz}, [=](const Frame& frame) {
         elementwise_backward(kind, slope, rows * columns, y.in(frame), dy.in(frame), dz.in(frame));

@@ -33,8 +33,8 @@ class Lowering {
 
   // --- values ---
   Ref value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
-  Ref make_value(ValueId id);                            // a place of its own
-  void set_value(ValueId id, const Ref& ref);            // the same place as another: a view
+  Ref make_value(ValueId id);                  // a place of its own
+  void set_value(ValueId id, const Ref& ref);  // the same place as another: a view
   // A value that must survive from a group's forward to its backward besides inputs and output.
   Ref& saved(const Group& group) { return saved_[group.main]; }
 
@@ -67,7 +67,8 @@ class Lowering {
   void emit(std::unique_ptr<Kernel> kernel, const std::vector<Ref>& touched);
   template <typename Function>
   void emit(std::string label, const std::vector<Ref>& touched, Function function) {
-    emit(std::make_unique<FunctionKernel<Function>>(std::move(label), std::move(function)), touched);
+    emit(std::make_unique<FunctionKernel<Function>>(std::move(label), std::move(function)),
+         touched);
   }
 
   // --- bf16 ---
@@ -102,8 +103,8 @@ struct Family {
   void (*forward)(Lowering& lowering, const Group& group);
   void (*backward)(Lowering& lowering, const Group& group);
 };
-extern const Family kDenseFamily, kConvFamily, kPoolFamily, kGlobalPoolFamily, kReshapeFamily, kActivationFamily,
-    kSoftmaxFamily, kDropoutFamily, kBatchNormFamily, kAddFamily, kCustomFamily;
+extern const Family kDenseFamily, kConvFamily, kPoolFamily, kGlobalPoolFamily, kReshapeFamily,
+    kActivationFamily, kSoftmaxFamily, kDropoutFamily, kBatchNormFamily, kAddFamily, kCustomFamily;
 const Family& family_of(const Operator& op);
 
 // Shared by dense and convolution: the gradient at the product itself, given the group's output

@@ -16,7 +16,8 @@ struct Moments {
 // The moments of two disjoint sets together (Chan, Golub and LeVeque).
 Moments merge(const Moments& a, const Moments& b) {
   const double count = a.count + b.count, delta = b.mean - a.mean;
-  return {count, a.mean + delta * (b.count / count), a.m2 + b.m2 + delta * delta * (a.count * b.count / count)};
+  return {count, a.mean + delta * (b.count / count),
+          a.m2 + b.m2 + delta * delta * (a.count * b.count / count)};
 }
 
 }  // namespace
@@ -33,14 +34,16 @@ const MomentsLayout::Entry& MomentsLayout::find(const std::string& layer) const 
   for (const Entry& entry : entries_) {
     if (entry.name == layer) return entry;
   }
-  throw run_error("no statistics are kept for layer " + layer, "this is a fault in Starling: please report it");
+  throw run_error("no statistics are kept for layer " + layer,
+                  "this is a fault in Starling: please report it");
 }
 
 void MomentsLayout::initialize(std::span<float> statistics) const {
   for (const Entry& entry : entries_) {
     const size_t channels = static_cast<size_t>(entry.spec.channels);
     std::fill_n(statistics.begin() + static_cast<std::ptrdiff_t>(entry.offset), channels, 0.0f);
-    std::fill_n(statistics.begin() + static_cast<std::ptrdiff_t>(entry.offset + channels), channels, 1.0f);
+    std::fill_n(statistics.begin() + static_cast<std::ptrdiff_t>(entry.offset + channels), channels,
+                1.0f);
   }
 }
 
@@ -63,7 +66,8 @@ void MomentsLayout::commit(std::span<const double* const> shards, std::span<cons
       float& running_mean = statistics[mean_at];
       float& running_variance = statistics[variance_at];
       running_mean = static_cast<float>((1 - momentum) * running_mean + momentum * all.mean);
-      running_variance = static_cast<float>((1 - momentum) * running_variance + momentum * variance);
+      running_variance =
+          static_cast<float>((1 - momentum) * running_variance + momentum * variance);
     }
   }
 }

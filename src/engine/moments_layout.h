@@ -16,7 +16,7 @@ class MomentsLayout {
   struct Entry {
     std::string name;  // the layer's
     MomentsSpec spec;
-    size_t offset;     // of the mean in both arrays; variance (or M2) is at offset + channels
+    size_t offset;  // of the mean in both arrays; variance (or M2) is at offset + channels
   };
 
   explicit MomentsLayout(const Graph& graph);

@@ -45,8 +45,8 @@ void BoundPrimitive::run(const Frame& frame) {
     slot.memory.set_data_handle(now);
     slot.current = now;
   }
-  const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), stream_.get(),
-                                                      static_cast<int>(arguments_.size()), arguments_.data());
+  const dnnl_status_t status = dnnl_primitive_execute(
+      primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()), arguments_.data());
   if (status != dnnl_success) {
     throw run_error("oneDNN failed to run a kernel (status " + std::to_string(status) + ")",
                     "this is a fault in Starling or oneDNN: please report it with the job file");

@@ -12,26 +12,31 @@ Ref fixed_ref(Buffer<std::byte>& memory) {
 
 }  // namespace
 
-Ref PackedWeights::require(size_t offset, const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+Ref PackedWeights::require(size_t offset, const dnnl::memory::desc& from,
+                           const dnnl::memory::desc& to) {
   return require(offset, from, to, false);
 }
 
-Ref PackedWeights::require_rounded(size_t offset, const dnnl::memory::desc& from, const dnnl::memory::desc& to) {
+Ref PackedWeights::require_rounded(size_t offset, const dnnl::memory::desc& from,
+                                   const dnnl::memory::desc& to) {
   return require(offset, from, to, true);
 }
 
-Ref PackedWeights::require(size_t offset, const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool rounded) {
+Ref PackedWeights::require(size_t offset, const dnnl::memory::desc& from,
+                           const dnnl::memory::desc& to, bool rounded) {
   for (Copy& copy : copies_) {
-    if (copy.offset == offset && copy.rounded == rounded && copy.to == to) return fixed_ref(copy.memory);
+    if (copy.offset == offset && copy.rounded == rounded && copy.to == to)
+      return fixed_ref(copy.memory);
   }
-  Copy& copy = copies_.emplace_back(Copy{offset, to, rounded, Buffer<std::byte>(to.get_size()), {}});
+  Copy& copy =
+      copies_.emplace_back(Copy{offset, to, rounded, Buffer<std::byte>(to.get_size()), {}});
   dnnl::memory source(from, onednn_engine(), const_cast<float*>(weights_ + offset));
   dnnl::memory target(to, onednn_engine(), copy.memory.data());
   dnnl::reorder reorder(dnnl::reorder::primitive_desc(onednn_engine(), from, onednn_engine(), to));
   const bool same = from == to;
   const int64_t floats = static_cast<int64_t>(to.get_size() / sizeof(float));
-  copy.refresh = [=, values = reinterpret_cast<float*>(copy.memory.data()), origin = weights_ + offset,
-                  stream = dnnl::stream(onednn_engine())]() mutable {
+  copy.refresh = [=, values = reinterpret_cast<float*>(copy.memory.data()),
+                  origin = weights_ + offset, stream = dnnl::stream(onednn_engine())]() mutable {
     if (rounded && same) {
       round_bf16(floats, origin, values);
       return;

@@ -38,7 +38,8 @@ class PackedWeights {
     Buffer<std::byte> memory;
     std::function<void()> refresh;
   };
-  Ref require(size_t offset, const dnnl::memory::desc& from, const dnnl::memory::desc& to, bool rounded);
+  Ref require(size_t offset, const dnnl::memory::desc& from, const dnnl::memory::desc& to,
+              bool rounded);
 
   const float* weights_;
   std::list<Copy> copies_;

@@ -6,7 +6,8 @@
 
 namespace starling {
 
-Plan::Plan(const Graph& graph, const PlanOptions& options, PlanResources resources) : options_(options) {
+Plan::Plan(const Graph& graph, const PlanOptions& options, PlanResources resources)
+    : options_(options) {
   Lowering(*this, graph, resources).run();
 }
 
@@ -18,7 +19,8 @@ void Plan::backward(const Frame& frame) {
   for (size_t i = backward_begin_; i < kernels_.size(); ++i) kernels_[i]->run(frame);
 }
 
-int Plan::bucket_ready_after(const ParameterSpace& space, size_t first_block, size_t last_block) const {
+int Plan::bucket_ready_after(const ParameterSpace& space, size_t first_block,
+                             size_t last_block) const {
   int ready = -1;
   for (size_t block = first_block; block < last_block; ++block) {
     ready = std::max(ready, ready_after_[space.blocks()[block].slice]);

@@ -1,10 +1,9 @@
 // Every operator as a plan of its own against PyTorch's numbers, fresh and added to a gradient
 // that is there already.
-#include "golden.h"
-
 #include <gtest/gtest.h>
 
 #include "engine/plan_testing.h"
+#include "golden.h"
 
 namespace starling {
 namespace {
@@ -32,7 +31,8 @@ Rig rig_of(const OperatorCase& c, const Graph& graph) {
   }
   if (!c.running_mean.empty()) {
     rig.statistics = c.running_mean;
-    rig.statistics.insert(rig.statistics.end(), c.running_variance.begin(), c.running_variance.end());
+    rig.statistics.insert(rig.statistics.end(), c.running_variance.begin(),
+                          c.running_variance.end());
   }
   return rig;
 }
@@ -41,7 +41,8 @@ Floats expected_gradients(const OperatorCase& c, const Graph& graph, const Rig& 
   Floats flat(rig.space.total_floats(), 0.0f);
   for (size_t i = 0; i < c.grad_parameters.size(); ++i) {
     const Slice& slice = *rig.space.find(graph.node(0).parameters[i].name);
-    for (size_t e = 0; e < slice.size; ++e) flat[slice.offset + e] = c.grad_parameters[i][e] + start;
+    for (size_t e = 0; e < slice.size; ++e)
+      flat[slice.offset + e] = c.grad_parameters[i][e] + start;
   }
   return rig.only_parameters(flat);
 }
@@ -50,11 +51,13 @@ TEST_P(PlanGolden, MatchesPyTorch) {
   const OperatorCase& c = GetParam();
   const Graph graph = graph_of(c);
   Rig rig = rig_of(c, graph);
-  const Rig::Outcome outcome = rig.run_plan({.training = c.training, .input_gradients = c.training});
+  const Rig::Outcome outcome =
+      rig.run_plan({.training = c.training, .input_gradients = c.training});
   expect_close(outcome.output, c.output, 5e-6f, "output");
   if (!c.training) return;
   expect_close(outcome.input_gradient, c.grad_inputs[0], 5e-6f, "input gradient");
-  expect_close(outcome.gradients, expected_gradients(c, graph, rig, 0), 5e-6f, "parameter gradients");
+  expect_close(outcome.gradients, expected_gradients(c, graph, rig, 0), 5e-6f,
+               "parameter gradients");
 }
 
 TEST_P(PlanGolden, AddsToAGradientThatIsThere) {
@@ -63,7 +66,8 @@ TEST_P(PlanGolden, AddsToAGradientThatIsThere) {
   const Graph graph = graph_of(c);
   Rig rig = rig_of(c, graph);
   const Rig::Outcome outcome = rig.run_plan({.input_gradients = true}, 0.5f, true);
-  expect_close(outcome.gradients, expected_gradients(c, graph, rig, 0.5f), 5e-6f, "parameter gradients");
+  expect_close(outcome.gradients, expected_gradients(c, graph, rig, 0.5f), 5e-6f,
+               "parameter gradients");
 }
 
 std::vector<OperatorCase> one_input_cases() {

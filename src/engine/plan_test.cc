@@ -12,17 +12,26 @@ using testing_plans::expect_close;
 using testing_plans::Floats;
 using testing_plans::Rig;
 
-OperatorPtr dense(int64_t units) { return std::make_shared<DenseOp>(DenseOp::Options{.units = units}); }
-OperatorPtr conv(int64_t filters, int64_t kernel, int64_t stride = 1, int64_t groups = 1, bool bias = true) {
-  return std::make_shared<Conv2dOp>(Conv2dOp::Options{
-      .filters = filters,
-      .window = {.kernel_h = kernel, .kernel_w = kernel, .stride_h = stride, .stride_w = stride, .same = true},
-      .groups = groups, .bias = bias});
+OperatorPtr dense(int64_t units) {
+  return std::make_shared<DenseOp>(DenseOp::Options{.units = units});
+}
+OperatorPtr conv(int64_t filters, int64_t kernel, int64_t stride = 1, int64_t groups = 1,
+                 bool bias = true) {
+  return std::make_shared<Conv2dOp>(Conv2dOp::Options{.filters = filters,
+                                                      .window = {.kernel_h = kernel,
+                                                                 .kernel_w = kernel,
+                                                                 .stride_h = stride,
+                                                                 .stride_w = stride,
+                                                                 .same = true},
+                                                      .groups = groups,
+                                                      .bias = bias});
 }
 OperatorPtr activation(ActivationKind kind) { return std::make_shared<ActivationOp>(kind, 0.1f); }
 OperatorPtr relu() { return activation(ActivationKind::kRelu); }
 OperatorPtr max_pool(int64_t size) {
-  return std::make_shared<Pool2dOp>(Pool2dOp::Mode::kMax, Window{.kernel_h = size, .kernel_w = size, .stride_h = size, .stride_w = size});
+  return std::make_shared<Pool2dOp>(
+      Pool2dOp::Mode::kMax,
+      Window{.kernel_h = size, .kernel_w = size, .stride_h = size, .stride_w = size});
 }
 OperatorPtr batch_norm() { return std::make_shared<BatchNormOp>(BatchNormOp::Options{}); }
 OperatorPtr add() { return std::make_shared<AddOp>(); }
@@ -37,15 +46,23 @@ Graph chain(const Shape& input, const std::vector<OperatorPtr>& operators) {
   return graph;
 }
 
-Graph mlp() { return chain({13}, {dense(17), relu(), dense(9), activation(ActivationKind::kTanh), dense(5)}); }
-Graph cnn() { return chain({9, 11, 3}, {conv(16, 3), relu(), max_pool(2), conv(8, 3, 2), relu(), flatten(), dense(5)}); }
+Graph mlp() {
+  return chain({13}, {dense(17), relu(), dense(9), activation(ActivationKind::kTanh), dense(5)});
+}
+Graph cnn() {
+  return chain({9, 11, 3},
+               {conv(16, 3), relu(), max_pool(2), conv(8, 3, 2), relu(), flatten(), dense(5)});
+}
 Graph normalised() {
-  return chain({8, 8, 2}, {conv(8, 3, 1, 1, false), batch_norm(), relu(), dropout(), conv(8, 3, 1, 4), batch_norm(), relu(),
-                           max_pool(2), dropout(), global_average(), dense(5)});
+  return chain({8, 8, 2},
+               {conv(8, 3, 1, 1, false), batch_norm(), relu(), dropout(), conv(8, 3, 1, 4),
+                batch_norm(), relu(), max_pool(2), dropout(), global_average(), dense(5)});
 }
 Graph activations() {
-  return chain({12}, {dense(8), activation(ActivationKind::kGelu), dense(8), activation(ActivationKind::kSigmoid), dense(8),
-                      activation(ActivationKind::kLeakyRelu), dense(8), std::make_shared<SoftmaxOp>(), dense(5)});
+  return chain(
+      {12}, {dense(8), activation(ActivationKind::kGelu), dense(8),
+             activation(ActivationKind::kSigmoid), dense(8), activation(ActivationKind::kLeakyRelu),
+             dense(8), std::make_shared<SoftmaxOp>(), dense(5)});
 }
 // The joins that are hard for gradients: a value read three times, an add of a value to itself, an
 // activation behind an add, a residual that rides along with a convolution.
@@ -74,11 +91,13 @@ class PlanModels : public testing::TestWithParam<ModelCase> {};
 TEST_P(PlanModels, TrainingMatchesTheReference) {
   for (const bool fuse : {true, false}) {
     for (const int64_t rows : {1, 2, 7}) {
-      for (const LossPtr& loss : {softmax_cross_entropy(), binary_cross_entropy(), mean_squared_error()}) {
+      for (const LossPtr& loss :
+           {softmax_cross_entropy(), binary_cross_entropy(), mean_squared_error()}) {
         SCOPED_TRACE(testing::Message() << loss->kind() << " rows " << rows << " fuse " << fuse);
         Rig rig(GetParam().graph, loss, rows);
         const Rig::Outcome expected = rig.run_reference(true, true, 0.5f);
-        const Rig::Outcome actual = rig.run_plan({.input_gradients = true, .fuse = fuse}, 0.5f, true);
+        const Rig::Outcome actual =
+            rig.run_plan({.input_gradients = true, .fuse = fuse}, 0.5f, true);
         expect_close(actual.output, expected.output, 2e-5f, "output");
         expect_close(actual.losses, expected.losses, 2e-5f, "losses");
         // One row per channel has no variance of its own: its gradient is rounding alone.
@@ -86,7 +105,8 @@ TEST_P(PlanModels, TrainingMatchesTheReference) {
         expect_close(actual.gradients, expected.gradients, 1e-4f, "gradients");
         expect_close(actual.input_gradient, expected.input_gradient, 1e-4f, "input gradient");
         for (size_t i = 0; i < expected.moments.size(); ++i) {
-          ASSERT_NEAR(actual.moments[i], expected.moments[i], 1e-5 * (1 + std::abs(expected.moments[i])));
+          ASSERT_NEAR(actual.moments[i], expected.moments[i],
+                      1e-5 * (1 + std::abs(expected.moments[i])));
         }
       }
     }
@@ -108,7 +128,8 @@ TEST_P(PlanModels, InferenceMatchesTheReference) {
 
 TEST_P(PlanModels, Bf16IsNearF32AndNotTheSame) {
   Rig rig(GetParam().graph, softmax_cross_entropy(), 8);
-  const Rig::Outcome wide = rig.run_plan({}), narrow = rig.run_plan({.precision = Precision::kBf16});
+  const Rig::Outcome wide = rig.run_plan({}),
+                     narrow = rig.run_plan({.precision = Precision::kBf16});
   expect_close(narrow.output, wide.output, 0.1f, "output");
   EXPECT_NE(narrow.output, wide.output);
   EXPECT_NE(narrow.gradients, wide.gradients);
@@ -144,7 +165,8 @@ TEST_P(PlanModels, ParametersAreReadyWhenThePlanSays) {
 
 INSTANTIATE_TEST_SUITE_P(Models, PlanModels,
                          testing::Values(ModelCase{"Mlp", mlp()}, ModelCase{"Cnn", cnn()},
-                                         ModelCase{"Normalised", normalised()}, ModelCase{"Activations", activations()},
+                                         ModelCase{"Normalised", normalised()},
+                                         ModelCase{"Activations", activations()},
                                          ModelCase{"Residual", residual()}),
                          [](const auto& test) { return test.param.name; });
 
@@ -169,7 +191,8 @@ TEST(PlanStages, TwoStagesGiveTheBitsOfTheWhole) {
   for (Rig* part : {&front, &back}) {
     for (const Slice& slice : part->space.slices()) {
       const Slice& from = *rig.space.find(slice.name);
-      std::copy_n(rig.weights.begin() + from.offset, slice.size, part->weights.begin() + slice.offset);
+      std::copy_n(rig.weights.begin() + from.offset, slice.size,
+                  part->weights.begin() + slice.offset);
     }
     part->samples = rig.samples;
   }

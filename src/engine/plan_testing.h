@@ -30,14 +30,15 @@ inline ParameterSpace space_of(const Graph& graph) {
   ParameterSpace space;
   for (size_t i = graph.nodes().size(); i-- > 0;) {
     const auto& parameters = graph.nodes()[i].parameters;
-    for (size_t p = parameters.size(); p-- > 0;) space.add(parameters[p].name, parameters[p].shape, {});
+    for (size_t p = parameters.size(); p-- > 0;)
+      space.add(parameters[p].name, parameters[p].shape, {});
   }
   return space;
 }
 
 // Relative to the largest expected value.
-inline void expect_close(std::span<const float> actual, std::span<const float> expected, float tolerance,
-                         const std::string& what) {
+inline void expect_close(std::span<const float> actual, std::span<const float> expected,
+                         float tolerance, const std::string& what) {
   ASSERT_EQ(actual.size(), expected.size()) << what;
   float largest = 1e-3f;
   for (float value : expected) largest = std::max(largest, std::abs(value));
@@ -48,18 +49,27 @@ inline void expect_close(std::span<const float> actual, std::span<const float> e
 
 struct Rig {
   Rig(const Graph& g, LossPtr l, int64_t r, uint64_t seed = 5)
-      : graph(g), loss(std::move(l)), rows(r), space(space_of(g)), moments(g), weights(space.total_floats()), packed(nullptr) {
+      : graph(g),
+        loss(std::move(l)),
+        rows(r),
+        space(space_of(g)),
+        moments(g),
+        weights(space.total_floats()),
+        packed(nullptr) {
     const Floats drawn = random_floats(weights.size(), seed);
     std::copy(drawn.begin(), drawn.end(), weights.begin());
     for (float& w : weights) w *= 0.5f;
-    features = random_floats(static_cast<size_t>(rows * graph.value(graph.inputs()[0]).shape.elements()), seed + 1);
+    features = random_floats(
+        static_cast<size_t>(rows * graph.value(graph.inputs()[0]).shape.elements()), seed + 1);
     const Shape out = graph.value(graph.output()).shape;
     grad_output = random_floats(static_cast<size_t>(rows * out.elements()), seed + 2);
     if (loss) {
-      labels = random_floats(static_cast<size_t>(rows * loss->label_shape(out).elements()), seed + 3);
+      labels =
+          random_floats(static_cast<size_t>(rows * loss->label_shape(out).elements()), seed + 3);
       const bool classes = loss->kind() == "softmax_cross_entropy";
       for (size_t i = 0; i < labels.size(); ++i) {
-        labels[i] = classes ? static_cast<float>(static_cast<int64_t>(i) % out[0]) : std::abs(labels[i]);
+        labels[i] =
+            classes ? static_cast<float>(static_cast<int64_t>(i) % out[0]) : std::abs(labels[i]);
       }
     }
     for (int64_t i = 0; i < rows; ++i) samples.push_back(static_cast<uint64_t>(i * 7 + 1));
@@ -77,7 +87,9 @@ struct Rig {
     std::unique_ptr<Plan> plan;
     options.rows = rows;
     options.loss = loss;
-    Lanes(1).run([&](int) { plan = std::make_unique<Plan>(graph, options, PlanResources{space, moments, packed}); });
+    Lanes(1).run([&](int) {
+      plan = std::make_unique<Plan>(graph, options, PlanResources{space, moments, packed});
+    });
     arena = Buffer<float>(std::max(arena.size(), plan->arena_floats()));
     // Whatever is read before it is written shows up as NaN.
     std::fill(arena.begin(), arena.end(), std::numeric_limits<float>::quiet_NaN());
@@ -132,10 +144,14 @@ struct Rig {
   // The same by the reference.
   Outcome run_reference(bool training, bool input_gradients, float start = 0) {
     ReferenceExecutor reference(graph, loss, space, moments);
-    const ReferenceExecutor::Inputs in{.context = context(training), .features = features.data(),
-                                       .labels = loss ? labels.data() : nullptr, .weights = weights.data(),
-                                       .statistics = statistics.data(), .shard_moments = shard_moments.data(),
-                                       .loss_scale = 0.25f, .grad_output = grad_output.data(),
+    const ReferenceExecutor::Inputs in{.context = context(training),
+                                       .features = features.data(),
+                                       .labels = loss ? labels.data() : nullptr,
+                                       .weights = weights.data(),
+                                       .statistics = statistics.data(),
+                                       .shard_moments = shard_moments.data(),
+                                       .loss_scale = 0.25f,
+                                       .grad_output = grad_output.data(),
                                        .input_gradients = input_gradients};
     Floats gradients(space.total_floats(), start);
     reference.forward(in);

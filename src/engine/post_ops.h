@@ -7,7 +7,8 @@
 namespace starling {
 
 // Residual and activation of the group; `output` describes the product's output.
-dnnl::primitive_attr group_attributes(const Lowering& lowering, const Group& group, const dnnl::memory::desc& output);
+dnnl::primitive_attr group_attributes(const Lowering& lowering, const Group& group,
+                                      const dnnl::memory::desc& output);
 
 // Binds the residual, if the group has one.
 void bind_group(const Lowering& lowering, const Group& group, const dnnl::memory::desc& output,

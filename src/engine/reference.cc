@@ -12,8 +12,8 @@ bool finite(const std::vector<float>& values) {
 
 }  // namespace
 
-ReferenceExecutor::ReferenceExecutor(const Graph& graph, LossPtr loss, const ParameterSpace& parameters,
-                                     const MomentsLayout& moments)
+ReferenceExecutor::ReferenceExecutor(const Graph& graph, LossPtr loss,
+                                     const ParameterSpace& parameters, const MomentsLayout& moments)
     : graph_(graph),
       loss_(std::move(loss)),
       parameters_(parameters),
@@ -35,10 +35,15 @@ void ReferenceExecutor::forward(const Inputs& in) {
     const std::vector<Shape> shapes = graph_.input_shapes(node);
     std::vector<const float*> inputs, parameters;
     for (ValueId id : node.inputs) inputs.push_back(value(id).data());
-    for (const ParameterSpec& p : node.parameters) parameters.push_back(in.weights + parameters_.find(p.name)->offset);
+    for (const ParameterSpec& p : node.parameters)
+      parameters.push_back(in.weights + parameters_.find(p.name)->offset);
     saved_[i].assign(static_cast<size_t>(node.op->saved_floats(shapes, rows)), 0.0f);
-    ForwardArgs args{.context = in.context, .operator_id = node.operator_id, .input_shapes = shapes, .inputs = inputs,
-                     .parameters = parameters, .output = values_[static_cast<size_t>(node.output)].data(),
+    ForwardArgs args{.context = in.context,
+                     .operator_id = node.operator_id,
+                     .input_shapes = shapes,
+                     .inputs = inputs,
+                     .parameters = parameters,
+                     .output = values_[static_cast<size_t>(node.output)].data(),
                      .saved = saved_[i].data()};
     if (node.moments) {
       const MomentsLayout::Entry& entry = moments_.find(node.name);
@@ -54,7 +59,8 @@ void ReferenceExecutor::forward(const Inputs& in) {
   }
   if (!loss_ || in.labels == nullptr) return;
   losses_.assign(static_cast<size_t>(rows), 0.0f);
-  loss_->forward(rows, graph_.value(graph_.output()).shape, output().data(), in.labels, losses_.data());
+  loss_->forward(rows, graph_.value(graph_.output()).shape, output().data(), in.labels,
+                 losses_.data());
 }
 
 void ReferenceExecutor::backward(const Inputs& in, float* gradients) {
@@ -63,7 +69,8 @@ void ReferenceExecutor::backward(const Inputs& in, float* gradients) {
   for (size_t id = 0; id < values_.size(); ++id) gradients_[id].assign(values_[id].size(), 0.0f);
   std::vector<float>& seed = gradients_[static_cast<size_t>(graph_.output())];
   if (loss_) {
-    loss_->backward(rows, graph_.value(graph_.output()).shape, output().data(), in.labels, in.loss_scale, seed.data());
+    loss_->backward(rows, graph_.value(graph_.output()).shape, output().data(), in.labels,
+                    in.loss_scale, seed.data());
   } else {
     std::copy_n(in.grad_output, seed.size(), seed.begin());
   }
@@ -74,17 +81,23 @@ void ReferenceExecutor::backward(const Inputs& in, float* gradients) {
     std::vector<float*> grad_inputs, grad_parameters;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       inputs.push_back(value(node.inputs[i]).data());
-      grad_inputs.push_back(step.wants_input[i] ? gradients_[static_cast<size_t>(node.inputs[i])].data() : nullptr);
+      grad_inputs.push_back(
+          step.wants_input[i] ? gradients_[static_cast<size_t>(node.inputs[i])].data() : nullptr);
     }
     for (const ParameterSpec& p : node.parameters) {
       const size_t offset = parameters_.find(p.name)->offset;
       parameters.push_back(in.weights + offset);
       grad_parameters.push_back(step.wants_parameters ? gradients + offset : nullptr);
     }
-    node.op->backward({.context = in.context, .operator_id = node.operator_id, .input_shapes = shapes, .inputs = inputs,
-                       .parameters = parameters, .output = value(node.output).data(),
+    node.op->backward({.context = in.context,
+                       .operator_id = node.operator_id,
+                       .input_shapes = shapes,
+                       .inputs = inputs,
+                       .parameters = parameters,
+                       .output = value(node.output).data(),
                        .saved = saved_[static_cast<size_t>(step.node)].data(),
-                       .grad_output = gradient(node.output).data(), .grad_inputs = grad_inputs,
+                       .grad_output = gradient(node.output).data(),
+                       .grad_inputs = grad_inputs,
                        .grad_parameters = grad_parameters});
   }
 }

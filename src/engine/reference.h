@@ -14,15 +14,16 @@ namespace starling {
 
 class ReferenceExecutor {
  public:
-  ReferenceExecutor(const Graph& graph, LossPtr loss, const ParameterSpace& parameters, const MomentsLayout& moments);
+  ReferenceExecutor(const Graph& graph, LossPtr loss, const ParameterSpace& parameters,
+                    const MomentsLayout& moments);
 
   struct Inputs {
     RowsContext context;
     const float* features = nullptr;
-    const float* labels = nullptr;       // may be null without a loss
-    const float* weights = nullptr;      // the flat space
-    const float* statistics = nullptr;   // running ones
-    double* shard_moments = nullptr;     // written in training
+    const float* labels = nullptr;      // may be null without a loss
+    const float* weights = nullptr;     // the flat space
+    const float* statistics = nullptr;  // running ones
+    double* shard_moments = nullptr;    // written in training
     float loss_scale = 1;
     const float* grad_output = nullptr;  // without a loss
     bool input_gradients = false;
@@ -33,7 +34,9 @@ class ReferenceExecutor {
   void backward(const Inputs& inputs, float* gradients);
 
   const std::vector<float>& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
-  const std::vector<float>& gradient(ValueId id) const { return gradients_[static_cast<size_t>(id)]; }
+  const std::vector<float>& gradient(ValueId id) const {
+    return gradients_[static_cast<size_t>(id)];
+  }
   const std::vector<float>& output() const { return value(graph_.output()); }
   const std::vector<float>& losses() const { return losses_; }
 

@@ -23,11 +23,15 @@ ValueId Graph::add(OperatorPtr op, std::vector<ValueId> inputs, std::string name
     name = fmt::format("{}_{}", kind, same + 1);
   }
   if (std::any_of(nodes_.begin(), nodes_.end(), [&](const Node& n) { return n.name == name; })) {
-    throw input_error(fmt::format("two layers are named \"{}\"", name), "give each layer its own name");
+    throw input_error(fmt::format("two layers are named \"{}\"", name),
+                      "give each layer its own name");
   }
 
-  Node node{.name = name, .op = op, .operator_id = static_cast<uint32_t>(nodes_.size()),
-            .inputs = std::move(inputs), .trainable = trainable};
+  Node node{.name = name,
+            .op = op,
+            .operator_id = static_cast<uint32_t>(nodes_.size()),
+            .inputs = std::move(inputs),
+            .trainable = trainable};
   const std::vector<Shape> shapes = input_shapes(node);
   Shape output;
   try {
@@ -56,7 +60,8 @@ std::vector<Shape> Graph::input_shapes(const Node& node) const {
   return shapes;
 }
 
-Graph Graph::cut(int first, int last, std::vector<ValueId>& leaving, std::optional<ValueId> output) const {
+Graph Graph::cut(int first, int last, std::vector<ValueId>& leaving,
+                 std::optional<ValueId> output) const {
   Graph part;
   std::map<ValueId, ValueId> inside;  // of this graph → of the part
   for (int index = first; index < last; ++index) {
@@ -68,10 +73,12 @@ Graph Graph::cut(int first, int last, std::vector<ValueId>& leaving, std::option
       part.values_[static_cast<size_t>(input)].consumers.push_back(index - first);
     }
     const ValueId outer = copy.output, made = static_cast<ValueId>(part.values_.size());
-    part.values_.push_back({.shape = value(outer).shape, .producer = index - first, .consumers = {}});
+    part.values_.push_back(
+        {.shape = value(outer).shape, .producer = index - first, .consumers = {}});
     inside[outer] = copy.output = made;
     const std::vector<int>& readers = value(outer).consumers;
-    const bool read_outside = std::any_of(readers.begin(), readers.end(), [&](int r) { return r >= last; });
+    const bool read_outside =
+        std::any_of(readers.begin(), readers.end(), [&](int r) { return r >= last; });
     if (output ? outer == *output : outer == output_ || read_outside) leaving.push_back(made);
     part.nodes_.push_back(std::move(copy));
   }
@@ -82,8 +89,8 @@ Graph Graph::subgraph(int first, int last) const {
   std::vector<ValueId> leaving;
   Graph part = cut(first, last, leaving, std::nullopt);
   if (leaving.size() != 1) {
-    throw input_error(fmt::format("layers {} to {} can't be cut out: {} values leave them", node(first).name,
-                                  node(last - 1).name, leaving.size()),
+    throw input_error(fmt::format("layers {} to {} can't be cut out: {} values leave them",
+                                  node(first).name, node(last - 1).name, leaving.size()),
                       "cut where exactly one value passes from one part to the next");
   }
   part.output_ = leaving[0];
@@ -117,7 +124,9 @@ Backward differentiate(const Graph& graph, bool input_gradients) {
   for (int index = static_cast<int>(graph.nodes().size()) - 1; index >= 0; --index) {
     const Node& node = graph.node(index);
     if (!reaches[static_cast<size_t>(node.output)] || !has(node.output)) continue;
-    Backward::Step step{.node = index, .wants_input = {}, .wants_parameters = node.trainable && !node.parameters.empty()};
+    Backward::Step step{.node = index,
+                        .wants_input = {},
+                        .wants_parameters = node.trainable && !node.parameters.empty()};
     for (ValueId input : node.inputs) {
       step.wants_input.push_back(has(input));
       reaches[static_cast<size_t>(input)] = true;

@@ -39,7 +39,8 @@ class Graph {
 
   // Appends a node; its name is made from the operator's kind when none is given. Throws Error
   // that names the layer when shapes don't fit or the name is taken.
-  ValueId add(OperatorPtr op, std::vector<ValueId> inputs, std::string name = {}, bool trainable = true);
+  ValueId add(OperatorPtr op, std::vector<ValueId> inputs, std::string name = {},
+              bool trainable = true);
 
   void set_output(ValueId value);
 
@@ -59,7 +60,8 @@ class Graph {
   Graph subgraph(int first, int last, ValueId output) const;
 
  private:
-  Graph cut(int first, int last, std::vector<ValueId>& leaving, std::optional<ValueId> output) const;
+  Graph cut(int first, int last, std::vector<ValueId>& leaving,
+            std::optional<ValueId> output) const;
 
   std::vector<Node> nodes_;
   std::vector<Value> values_;

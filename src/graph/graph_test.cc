@@ -7,7 +7,9 @@
 namespace starling {
 namespace {
 
-OperatorPtr dense(int64_t units) { return std::make_shared<DenseOp>(DenseOp::Options{.units = units}); }
+OperatorPtr dense(int64_t units) {
+  return std::make_shared<DenseOp>(DenseOp::Options{.units = units});
+}
 OperatorPtr relu() { return std::make_shared<ActivationOp>(ActivationKind::kRelu); }
 
 Graph two_layers() {

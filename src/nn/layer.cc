@@ -12,7 +12,8 @@ Layer make_layer(Layer::Impl::Build build) {
 }
 
 Layer operator_layer(OperatorPtr op, Activation activation = linear) {
-  return make_layer([op = std::move(op), activation](Graph& graph, ValueId x, const std::string& name, bool trainable) {
+  return make_layer([op = std::move(op), activation](Graph& graph, ValueId x,
+                                                     const std::string& name, bool trainable) {
     x = graph.add(op, {x}, name, trainable);
     if (activation.kind == Activation::Kind::kNone) return x;
     const auto kind = static_cast<ActivationKind>(static_cast<int>(activation.kind) - 1);
@@ -22,7 +23,8 @@ Layer operator_layer(OperatorPtr op, Activation activation = linear) {
 }
 
 // Builds layers one after another; names of a named sequence start with its own.
-ValueId build_all(Graph& graph, const std::vector<Layer>& layers, ValueId x, const std::string& name, bool trainable) {
+ValueId build_all(Graph& graph, const std::vector<Layer>& layers, ValueId x,
+                  const std::string& name, bool trainable) {
   const std::shared_ptr<Graph> unowned(&graph, [](Graph*) {});
   for (size_t i = 0; i < layers.size(); ++i) {
     Layer layer = name.empty() ? layers[i] : layers[i].named(fmt::format("{}.{}", name, i + 1));
@@ -33,15 +35,22 @@ ValueId build_all(Graph& graph, const std::vector<Layer>& layers, ValueId x, con
 }
 
 Window window_of(Extent kernel, Extent stride, const Padding& padding) {
-  return {.kernel_h = kernel.h, .kernel_w = kernel.w, .stride_h = stride.h, .stride_w = stride.w,
-          .pad_top = padding.each.h, .pad_bottom = padding.each.h, .pad_left = padding.each.w,
-          .pad_right = padding.each.w, .same = padding.same};
+  return {.kernel_h = kernel.h,
+          .kernel_w = kernel.w,
+          .stride_h = stride.h,
+          .stride_w = stride.w,
+          .pad_top = padding.each.h,
+          .pad_bottom = padding.each.h,
+          .pad_left = padding.each.w,
+          .pad_right = padding.each.w,
+          .same = padding.same};
 }
 
 Layer pool(Pool2dOp::Mode mode, Extent window, const PoolOptions& options) {
   const Extent stride(options.stride.h == 0 ? window.h : options.stride.h,
                       options.stride.w == 0 ? window.w : options.stride.w);
-  return operator_layer(std::make_shared<Pool2dOp>(mode, window_of(window, stride, options.padding)));
+  return operator_layer(
+      std::make_shared<Pool2dOp>(mode, window_of(window, stride, options.padding)));
 }
 
 }  // namespace
@@ -56,7 +65,8 @@ Symbol input(const Shape& shape) {
 
 Symbol add(const Symbol& a, const Symbol& b) {
   if (a.graph() != b.graph()) {
-    throw input_error("two values of different models can't be added", "build both from one input()");
+    throw input_error("two values of different models can't be added",
+                      "build both from one input()");
   }
   return {a.graph(), a.graph()->add(std::make_shared<AddOp>(), {a.id(), b.id()})};
 }
@@ -83,7 +93,8 @@ Activation::operator Layer() const {
   if (kind == Kind::kNone) {
     return make_layer([](Graph&, ValueId x, const std::string&, bool) { return x; });
   }
-  return operator_layer(std::make_shared<ActivationOp>(static_cast<ActivationKind>(static_cast<int>(kind) - 1), slope));
+  return operator_layer(std::make_shared<ActivationOp>(
+      static_cast<ActivationKind>(static_cast<int>(kind) - 1), slope));
 }
 
 Activation activation_from_name(std::string_view name) {
@@ -98,35 +109,47 @@ Activation activation_from_name(std::string_view name) {
 }
 
 Layer dense(int64_t units, Activation activation, DenseOptions options) {
-  return operator_layer(std::make_shared<DenseOp>(DenseOp::Options{
-                            .units = units, .bias = options.bias, .initializer = std::move(options.initializer)}),
-                        activation);
+  return operator_layer(
+      std::make_shared<DenseOp>(DenseOp::Options{
+          .units = units, .bias = options.bias, .initializer = std::move(options.initializer)}),
+      activation);
 }
 
 Layer conv2d(int64_t filters, Extent kernel, Activation activation, Conv2dOptions options) {
   return operator_layer(std::make_shared<Conv2dOp>(Conv2dOp::Options{
-                            .filters = filters, .window = window_of(kernel, options.stride, options.padding),
-                            .groups = options.groups, .bias = options.bias,
+                            .filters = filters,
+                            .window = window_of(kernel, options.stride, options.padding),
+                            .groups = options.groups,
+                            .bias = options.bias,
                             .initializer = std::move(options.initializer)}),
                         activation);
 }
 
-Layer max_pool2d(Extent window, PoolOptions options) { return pool(Pool2dOp::Mode::kMax, window, options); }
-Layer average_pool2d(Extent window, PoolOptions options) { return pool(Pool2dOp::Mode::kAverage, window, options); }
-Layer global_average_pool2d() { return operator_layer(std::make_shared<GlobalPool2dOp>(Pool2dOp::Mode::kAverage)); }
-Layer global_max_pool2d() { return operator_layer(std::make_shared<GlobalPool2dOp>(Pool2dOp::Mode::kMax)); }
+Layer max_pool2d(Extent window, PoolOptions options) {
+  return pool(Pool2dOp::Mode::kMax, window, options);
+}
+Layer average_pool2d(Extent window, PoolOptions options) {
+  return pool(Pool2dOp::Mode::kAverage, window, options);
+}
+Layer global_average_pool2d() {
+  return operator_layer(std::make_shared<GlobalPool2dOp>(Pool2dOp::Mode::kAverage));
+}
+Layer global_max_pool2d() {
+  return operator_layer(std::make_shared<GlobalPool2dOp>(Pool2dOp::Mode::kMax));
+}
 Layer flatten() { return operator_layer(std::make_shared<ReshapeOp>(std::nullopt)); }
 Layer reshape(const Shape& shape) { return operator_layer(std::make_shared<ReshapeOp>(shape)); }
 Layer softmax() { return operator_layer(std::make_shared<SoftmaxOp>()); }
 Layer dropout(float rate) { return operator_layer(std::make_shared<DropoutOp>(rate)); }
 
 Layer batch_norm(BatchNormOptions options) {
-  return operator_layer(
-      std::make_shared<BatchNormOp>(BatchNormOp::Options{.momentum = options.momentum, .epsilon = options.epsilon}));
+  return operator_layer(std::make_shared<BatchNormOp>(
+      BatchNormOp::Options{.momentum = options.momentum, .epsilon = options.epsilon}));
 }
 
 Layer sequence(std::vector<Layer> layers) {
-  return make_layer([layers = std::move(layers)](Graph& graph, ValueId x, const std::string& name, bool trainable) {
+  return make_layer([layers = std::move(layers)](Graph& graph, ValueId x, const std::string& name,
+                                                 bool trainable) {
     return build_all(graph, layers, x, name, trainable);
   });
 }
@@ -134,11 +157,14 @@ Layer sequence(std::vector<Layer> layers) {
 Layer residual(std::vector<Layer> layers, Activation activation, std::vector<Layer> shortcut) {
   return make_layer([layers = std::move(layers), activation, shortcut = std::move(shortcut)](
                         Graph& graph, ValueId x, const std::string& name, bool trainable) {
-    const ValueId along = build_all(graph, shortcut, x, name.empty() ? name : name + ".shortcut", trainable);
+    const ValueId along =
+        build_all(graph, shortcut, x, name.empty() ? name : name + ".shortcut", trainable);
     const ValueId through = build_all(graph, layers, x, name, trainable);
-    const ValueId sum = graph.add(std::make_shared<AddOp>(), {along, through}, name.empty() ? name : name + ".add");
+    const ValueId sum =
+        graph.add(std::make_shared<AddOp>(), {along, through}, name.empty() ? name : name + ".add");
     if (activation.kind == Activation::Kind::kNone) return sum;
-    return build_all(graph, {Layer(activation)}, sum, name.empty() ? name : name + ".out", trainable);
+    return build_all(graph, {Layer(activation)}, sum, name.empty() ? name : name + ".out",
+                     trainable);
   });
 }
 

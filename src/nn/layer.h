@@ -12,7 +12,8 @@ namespace starling {
 class Layer::Impl {
  public:
   // Adds the layer's nodes for `x` and returns its output. An empty name means a numbered one.
-  using Build = std::function<ValueId(Graph& graph, ValueId x, const std::string& name, bool trainable)>;
+  using Build =
+      std::function<ValueId(Graph& graph, ValueId x, const std::string& name, bool trainable)>;
 
   explicit Impl(Build function) : build(std::move(function)) {}
   Build build;

@@ -8,22 +8,27 @@
 namespace starling {
 namespace {
 
-std::shared_ptr<const Graph> finish(const std::shared_ptr<Graph>& graph, ValueId input, ValueId output) {
+std::shared_ptr<const Graph> finish(const std::shared_ptr<Graph>& graph, ValueId input,
+                                    ValueId output) {
   if (graph->value(output).producer < 0) {
-    throw input_error("the model has no layer", "give it at least one layer, for instance dense(10)");
+    throw input_error("the model has no layer",
+                      "give it at least one layer, for instance dense(10)");
   }
   if (graph->inputs().size() != 1 || graph->inputs()[0] != input) {
-    throw input_error("a model has exactly one input, made by input()", "build all of its layers from one input()");
+    throw input_error("a model has exactly one input, made by input()",
+                      "build all of its layers from one input()");
   }
   // Nodes after the output's belong to something else that was built from the same input.
-  return std::make_shared<const Graph>(graph->subgraph(0, graph->value(output).producer + 1, output));
+  return std::make_shared<const Graph>(
+      graph->subgraph(0, graph->value(output).producer + 1, output));
 }
 
 }  // namespace
 
 Model::Model(const Symbol& input, const Symbol& output) {
   if (input.graph() != output.graph()) {
-    throw input_error("the model's output does not depend on its input", "build the output from that input()");
+    throw input_error("the model's output does not depend on its input",
+                      "build the output from that input()");
   }
   graph_ = finish(input.graph(), input.id(), output.id());
 }
@@ -47,7 +52,8 @@ int64_t Model::parameter_count() const {
 }
 
 std::string Model::summary() const {
-  std::string text = fmt::format("{:<24} {:<16} {:>12} {:>14}\n", "layer", "output", "parameters", "MFLOP/sample");
+  std::string text =
+      fmt::format("{:<24} {:<16} {:>12} {:>14}\n", "layer", "output", "parameters", "MFLOP/sample");
   text += fmt::format("{:<24} {:<16}\n", "input", input_shape().to_string());
   double total = 0;
   for (const Node& node : graph_->nodes()) {
@@ -56,7 +62,8 @@ std::string Model::summary() const {
     const double cost = node.op->flops(graph_->input_shapes(node)) / 1e6;
     total += cost;
     // fmt pads by display width, and × is one column wide.
-    text += fmt::format("{:<24} {:<16} {:>12} {:>14.3f}\n", node.name, graph_->value(node.output).shape.to_string(),
+    text += fmt::format("{:<24} {:<16} {:>12} {:>14.3f}\n", node.name,
+                        graph_->value(node.output).shape.to_string(),
                         parameters > 0 ? fmt::format("{}", parameters) : "–", cost);
   }
   text += fmt::format("{:<24} {:<16} {:>12} {:>14.3f}\n", "total", "", parameter_count(), total);

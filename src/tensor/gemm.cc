@@ -12,7 +12,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/gemm.cc"
 #include <hwy/foreach_target.h>
-
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #ifndef STARLING_GEMM_CONSTANTS
@@ -26,6 +26,10 @@ constexpr int64_t kRows = 6;       // rows of a strip of a: 6 × 16 sums are 12 
 constexpr int64_t kGroup = 512;    // columns of b packed at a time: kDepth × kGroup stays in L2
 constexpr int64_t kPackRows = 24;  // rows of a from which packing b pays
 constexpr int64_t kDotWork = 256;  // m · n up to which dot products need no packing
+
+// A strip of b has a line more than it needs: strips of 16 KiB would all fall on the same few sets
+// of the caches.
+constexpr int64_t strip_floats(int64_t depth) { return (depth + 1) * kStrip; }
 
 int64_t round_up_to(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
@@ -45,8 +49,9 @@ using V = hn::Vec<D>;
 // Sums of one tile, `rows` of a × kStrip, over k < depth. `a` is packed (`rows` floats per k); b's
 // row k is at b + k · b_stride. The first `columns` of the tile go to c.
 template <int rows>
-HWY_INLINE void tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t b_stride, bool add,
-                     float* HWY_RESTRICT c, int64_t c_stride, int64_t columns) {
+HWY_INLINE void tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
+                     int64_t b_stride, bool add, float* HWY_RESTRICT c, int64_t c_stride,
+                     int64_t columns) {
   const D d;
   constexpr int kVectors = static_cast<int>(kStrip / hn::MaxLanes(D()));
   V sums[rows][kVectors];
@@ -81,15 +86,21 @@ HWY_INLINE void tile(int64_t depth, const float* HWY_RESTRICT a, const float* HW
   }
 }
 
-void any_tile(int64_t rows, int64_t depth, const float* a, const float* b, int64_t b_stride, bool add, float* c,
-              int64_t c_stride, int64_t columns) {
+void any_tile(int64_t rows, int64_t depth, const float* a, const float* b, int64_t b_stride,
+              bool add, float* c, int64_t c_stride, int64_t columns) {
   switch (rows) {
-    case 1: return tile<1>(depth, a, b, b_stride, add, c, c_stride, columns);
-    case 2: return tile<2>(depth, a, b, b_stride, add, c, c_stride, columns);
-    case 3: return tile<3>(depth, a, b, b_stride, add, c, c_stride, columns);
-    case 4: return tile<4>(depth, a, b, b_stride, add, c, c_stride, columns);
-    case 5: return tile<5>(depth, a, b, b_stride, add, c, c_stride, columns);
-    default: return tile<6>(depth, a, b, b_stride, add, c, c_stride, columns);
+    case 1:
+      return tile<1>(depth, a, b, b_stride, add, c, c_stride, columns);
+    case 2:
+      return tile<2>(depth, a, b, b_stride, add, c, c_stride, columns);
+    case 3:
+      return tile<3>(depth, a, b, b_stride, add, c, c_stride, columns);
+    case 4:
+      return tile<4>(depth, a, b, b_stride, add, c, c_stride, columns);
+    case 5:
+      return tile<5>(depth, a, b, b_stride, add, c, c_stride, columns);
+    default:
+      return tile<6>(depth, a, b, b_stride, add, c, c_stride, columns);
   }
 }
 
@@ -101,13 +112,16 @@ void transpose_4x4(const float* from, int64_t from_stride, float* to, int64_t to
   }
 }
 #else
-HWY_INLINE void transpose_4x4(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
+HWY_INLINE void transpose_4x4(const float* from, int64_t from_stride, float* to,
+                              int64_t to_stride) {
   const hn::FixedTag<float, 4> d;
   const hn::RepartitionToWide<decltype(d)> wide;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + from_stride), r2 = hn::LoadU(d, from + 2 * from_stride),
-           r3 = hn::LoadU(d, from + 3 * from_stride);
-  const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
-  const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)), f = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
+  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + from_stride),
+             r2 = hn::LoadU(d, from + 2 * from_stride), r3 = hn::LoadU(d, from + 3 * from_stride);
+  const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)),
+             b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
+  const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)),
+             f = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, to);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, to + to_stride);
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, e, f)), d, to + 2 * to_stride);
@@ -116,29 +130,35 @@ HWY_INLINE void transpose_4x4(const float* from, int64_t from_stride, float* to,
 #endif
 
 // to[k · width + j] = element (k, j) of b, for `columns` ≤ width columns; zeros beyond.
-void pack_strip_transposed(const MatrixView& b, int64_t depth, int64_t columns, int64_t width, float* to) {
+void pack_strip_transposed(const MatrixView& b, int64_t depth, int64_t columns, int64_t width,
+                           float* to) {
   int64_t j = 0;
   for (; j + 4 <= columns; j += 4) {
     const float* from = b.data + j * b.column_stride;
     int64_t k = 0;
-    for (; k + 4 <= depth; k += 4) transpose_4x4(from + k, b.column_stride, to + k * width + j, width);
+    for (; k + 4 <= depth; k += 4) {
+      // The next four columns, which lie too far apart for the machine to guess.
+      hwy::Prefetch(from + (4 + k / 4 % 4) * b.column_stride + k / 16 * 16);
+      transpose_4x4(from + k, b.column_stride, to + k * width + j, width);
+    }
     for (; k < depth; ++k) {
       for (int64_t i = 0; i < 4; ++i) to[k * width + j + i] = from[i * b.column_stride + k];
     }
   }
   for (; j < width; ++j) {
-    for (int64_t k = 0; k < depth; ++k) to[k * width + j] = j < columns ? b.data[j * b.column_stride + k] : 0.0f;
+    for (int64_t k = 0; k < depth; ++k)
+      to[k * width + j] = j < columns ? b.data[j * b.column_stride + k] : 0.0f;
   }
 }
 
-// Packs `columns` columns of b, strip after strip; each strip has `depth` · kStrip floats.
+// Packs `columns` columns of b, strip after strip; each strip has strip_floats(depth) floats.
 void pack_b(const MatrixView& b, int64_t depth, int64_t columns, float* to) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   if (b.row_stride == 1 && b.column_stride != 1) {
     for (int64_t j = 0; j < columns; j += kStrip) {
-      pack_strip_transposed({b.data + j * b.column_stride, 1, b.column_stride}, depth, std::min(kStrip, columns - j),
-                            kStrip, to + j * depth);
+      pack_strip_transposed({b.data + j * b.column_stride, 1, b.column_stride}, depth,
+                            std::min(kStrip, columns - j), kStrip, to + j / kStrip * strip_floats(depth));
     }
     return;
   }
@@ -146,11 +166,13 @@ void pack_b(const MatrixView& b, int64_t depth, int64_t columns, float* to) {
   for (int64_t k = 0; k < depth; ++k) {  // row by row: memory is read in order
     const float* from = b.data + k * b.row_stride;
     for (int64_t j = 0; j < whole; j += kStrip) {
-      float* strip = to + j * depth + k * kStrip;
-      for (int64_t v = 0; v < kStrip; v += lanes) hn::StoreU(hn::LoadU(d, from + j + v), d, strip + v);
+      float* strip = to + j / kStrip * strip_floats(depth) + k * kStrip;
+      hwy::Prefetch(from + 2 * b.row_stride + j);
+      for (int64_t v = 0; v < kStrip; v += lanes)
+        hn::StoreU(hn::LoadU(d, from + j + v), d, strip + v);
     }
     if (whole < columns) {
-      float* strip = to + whole * depth + k * kStrip;
+      float* strip = to + whole / kStrip * strip_floats(depth) + k * kStrip;
       for (int64_t j = 0; j < kStrip; ++j) strip[j] = whole + j < columns ? from[whole + j] : 0.0f;
     }
   }
@@ -163,12 +185,14 @@ void pack_a(const MatrixView& a, int64_t m, int64_t depth, float* to) {
     const float* from = a.data + i * a.row_stride;
     float* strip = to + i * depth;
     for (int64_t k = 0; k < depth; ++k) {
-      for (int64_t r = 0; r < rows; ++r) strip[k * rows + r] = from[r * a.row_stride + k * a.column_stride];
+      for (int64_t r = 0; r < rows; ++r)
+        strip[k * rows + r] = from[r * a.row_stride + k * a.column_stride];
     }
   }
 }
 
-void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate, float* c, float* scratch) {
+void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate,
+                 float* c, float* scratch) {
   // Columns beyond the last whole strip are read as a strip too: only packed memory has them.
   const bool in_place = b.column_stride == 1 && s.m < kPackRows;
   float* const packed_a = scratch;
@@ -179,18 +203,19 @@ void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, b
     const bool add = accumulate || k > 0;
     for (int64_t group = 0; group < s.n; group += kGroup) {
       const int64_t columns = std::min(kGroup, s.n - group);
-      const MatrixView block{b.data + k * b.row_stride + group * b.column_stride, b.row_stride, b.column_stride};
+      const MatrixView block{b.data + k * b.row_stride + group * b.column_stride, b.row_stride,
+                             b.column_stride};
       const int64_t whole = in_place ? columns / kStrip * kStrip : 0;
       if (whole < columns) {
-        pack_b({block.data + whole * block.column_stride, block.row_stride, block.column_stride}, depth, columns - whole,
-               packed_b);
+        pack_b({block.data + whole * block.column_stride, block.row_stride, block.column_stride},
+               depth, columns - whole, packed_b);
       }
       for (int64_t j = 0; j < columns; j += kStrip) {
-        const float* strip = j < whole ? block.data + j : packed_b + (j - whole) * depth;
+        const float* strip = j < whole ? block.data + j : packed_b + (j - whole) / kStrip * strip_floats(depth);
         const int64_t stride = j < whole ? block.row_stride : kStrip;
         for (int64_t i = 0; i < s.m; i += kRows) {
-          any_tile(std::min(kRows, s.m - i), depth, packed_a + i * depth, strip, stride, add, c + i * s.n + group + j, s.n,
-                   std::min(kStrip, columns - j));
+          any_tile(std::min(kRows, s.m - i), depth, packed_a + i * depth, strip, stride, add,
+                   c + i * s.n + group + j, s.n, std::min(kStrip, columns - j));
         }
       }
     }
@@ -198,7 +223,8 @@ void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, b
 }
 
 // Sixteen partial sums, element k going to sum k mod 16, combined pairwise.
-HWY_INLINE float combine(const D d, const V* sums, const float* tail_a, const float* tail_b, int64_t tail) {
+HWY_INLINE float combine(const D d, const V* sums, const float* tail_a, const float* tail_b,
+                         int64_t tail) {
   alignas(64) float parts[kStrip];
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t v = 0; v * lanes < kStrip; ++v) hn::StoreU(sums[v], d, parts + v * lanes);
@@ -211,8 +237,9 @@ HWY_INLINE float combine(const D d, const V* sums, const float* tail_a, const fl
 
 // `rows` rows of a times `columns` columns of b, all running along k.
 template <int rows, int columns>
-HWY_INLINE void dots(int64_t k, const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRICT b, int64_t b_stride,
-                     bool add, float* HWY_RESTRICT c, int64_t c_stride) {
+HWY_INLINE void dots(int64_t k, const float* HWY_RESTRICT a, int64_t a_stride,
+                     const float* HWY_RESTRICT b, int64_t b_stride, bool add, float* HWY_RESTRICT c,
+                     int64_t c_stride) {
   const D d;
   constexpr int kVectors = static_cast<int>(kStrip / hn::MaxLanes(D()));
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -235,7 +262,8 @@ HWY_INLINE void dots(int64_t k, const float* HWY_RESTRICT a, int64_t a_stride, c
   }
   for (int r = 0; r < rows; ++r) {
     for (int j = 0; j < columns; ++j) {
-      const float sum = combine(d, sums[r][j], a + r * a_stride + whole, b + j * b_stride + whole, k - whole);
+      const float sum =
+          combine(d, sums[r][j], a + r * a_stride + whole, b + j * b_stride + whole, k - whole);
       float* to = c + r * c_stride + j;
       *to = add ? *to + sum : sum;
     }
@@ -243,19 +271,26 @@ HWY_INLINE void dots(int64_t k, const float* HWY_RESTRICT a, int64_t a_stride, c
 }
 
 template <int rows>
-void dot_rows(const GemmShape& s, const float* a, int64_t a_stride, const MatrixView& b, bool add, float* c) {
+void dot_rows(const GemmShape& s, const float* a, int64_t a_stride, const MatrixView& b, bool add,
+              float* c) {
   int64_t j = 0;
-  for (; j + 3 <= s.n; j += 3) dots<rows, 3>(s.k, a, a_stride, b.data + j * b.column_stride, b.column_stride, add, c + j, s.n);
-  for (; j < s.n; ++j) dots<rows, 1>(s.k, a, a_stride, b.data + j * b.column_stride, b.column_stride, add, c + j, s.n);
+  for (; j + 3 <= s.n; j += 3)
+    dots<rows, 3>(s.k, a, a_stride, b.data + j * b.column_stride, b.column_stride, add, c + j, s.n);
+  for (; j < s.n; ++j)
+    dots<rows, 1>(s.k, a, a_stride, b.data + j * b.column_stride, b.column_stride, add, c + j, s.n);
 }
 
-void gemm_dots(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate, float* c) {
+void gemm_dots(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate,
+               float* c) {
   int64_t i = 0;
-  for (; i + 2 <= s.m; i += 2) dot_rows<2>(s, a.data + i * a.row_stride, a.row_stride, b, accumulate, c + i * s.n);
-  for (; i < s.m; ++i) dot_rows<1>(s, a.data + i * a.row_stride, a.row_stride, b, accumulate, c + i * s.n);
+  for (; i + 2 <= s.m; i += 2)
+    dot_rows<2>(s, a.data + i * a.row_stride, a.row_stride, b, accumulate, c + i * s.n);
+  for (; i < s.m; ++i)
+    dot_rows<1>(s, a.data + i * a.row_stride, a.row_stride, b, accumulate, c + i * s.n);
 }
 
-void gemm_target(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate, float* c, float* scratch) {
+void gemm_target(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate,
+                 float* c, float* scratch) {
   const bool along_k = a.column_stride == 1 && b.row_stride == 1;
   if (along_k && s.m * s.n <= kDotWork) {
     gemm_dots(s, a, b, accumulate, c);
@@ -277,10 +312,11 @@ HWY_EXPORT(gemm_target);
 size_t gemm_scratch_floats(const GemmShape& shape) {
   const int64_t depth = std::min(shape.k, kDepth);
   const int64_t columns = round_up_to(std::min(shape.n, kGroup), kStrip);
-  return static_cast<size_t>(round_up_to(shape.m * depth, kStrip) + columns * depth);
+  return static_cast<size_t>(round_up_to(shape.m * depth, kStrip) + columns / kStrip * strip_floats(depth));
 }
 
-void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate, float* c, float* scratch) {
+void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate,
+          float* c, float* scratch) {
   HWY_DYNAMIC_DISPATCH(gemm_target)(shape, a, b, accumulate, c, scratch);
 }
 

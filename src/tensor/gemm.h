@@ -31,6 +31,7 @@ size_t gemm_scratch_floats(const GemmShape& shape);
 
 // c = a · b, or c += a · b with `accumulate`; c is row-major, m × n, without gaps, and overlaps
 // nothing. `scratch` has gemm_scratch_floats() floats.
-void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate, float* c, float* scratch);
+void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate,
+          float* c, float* scratch);
 
 }  // namespace starling

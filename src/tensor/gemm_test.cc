@@ -36,7 +36,8 @@ struct Product {
   double expected(int64_t i, int64_t j, bool accumulate) const {
     double sum = accumulate ? 0.5 : 0;
     for (int64_t k = 0; k < shape.k; ++k) {
-      sum += double{a.data[i * a.row_stride + k * a.column_stride]} * b.data[k * b.row_stride + j * b.column_stride];
+      sum += double{a.data[i * a.row_stride + k * a.column_stride]} *
+             b.data[k * b.row_stride + j * b.column_stride];
     }
     return sum;
   }
@@ -57,9 +58,14 @@ TEST(Gemm, MatchesThePlainSumForEveryLayout) {
             const Product product({m, n, k}, a_by_rows, b_by_rows);
             for (const bool accumulate : {false, true}) {
               const std::vector<float> c = product.run(accumulate);
-              for (const auto& [i, j] : {std::pair<int64_t, int64_t>{0, 0}, {m - 1, n - 1}, {m / 2, n / 3}, {0, n - 1}}) {
-                ASSERT_NEAR(c[static_cast<size_t>(i * n + j)], product.expected(i, j, accumulate), 1e-4)
-                    << m << "×" << n << "×" << k << " at " << i << ", " << j << " layouts " << a_by_rows << b_by_rows;
+              for (const auto& [i, j] : {std::pair<int64_t, int64_t>{0, 0},
+                                         {m - 1, n - 1},
+                                         {m / 2, n / 3},
+                                         {0, n - 1}}) {
+                ASSERT_NEAR(c[static_cast<size_t>(i * n + j)], product.expected(i, j, accumulate),
+                            1e-4)
+                    << m << "×" << n << "×" << k << " at " << i << ", " << j << " layouts "
+                    << a_by_rows << b_by_rows;
               }
             }
           }
@@ -74,7 +80,8 @@ TEST(Gemm, WideProductsAreRightEverywhere) {
     const Product product({29, 1100, 300}, true, b_by_rows);
     const std::vector<float> c = product.run(true);
     for (int64_t i = 0; i < 29; ++i) {
-      for (int64_t j = 0; j < 1100; ++j) ASSERT_NEAR(c[static_cast<size_t>(i * 1100 + j)], product.expected(i, j, true), 1e-4);
+      for (int64_t j = 0; j < 1100; ++j)
+        ASSERT_NEAR(c[static_cast<size_t>(i * 1100 + j)], product.expected(i, j, true), 1e-4);
     }
   }
 }

@@ -11,9 +11,9 @@ Shape::Shape(std::initializer_list<int64_t> extents)
 
 Shape::Shape(std::span<const int64_t> extents) {
   if (extents.size() > kMaxRank) {
-    throw input_error(fmt::format("a shape has {} extents, at most {} are supported",
-                                  extents.size(), kMaxRank),
-                      "merge some of the extents with reshape");
+    throw input_error(
+        fmt::format("a shape has {} extents, at most {} are supported", extents.size(), kMaxRank),
+        "merge some of the extents with reshape");
   }
   // The product is kept far from overflow, so that every size computed from it is safe.
   constexpr int64_t kMaxElements = int64_t{1} << 48;

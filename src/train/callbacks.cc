@@ -15,7 +15,8 @@ class Best {
  public:
   explicit Best(std::string name) : name_(std::move(name)) {
     lower_ = name_.ends_with("loss") || name_.ends_with("error");
-    value_ = lower_ ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+    value_ =
+        lower_ ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
   }
 
   // Throws Error when the record has no such value.
@@ -24,8 +25,9 @@ class Best {
     if (std::isnan(now)) {
       std::string known;
       for (const auto& [name, value] : record.values) known += (known.empty() ? "" : ", ") + name;
-      throw input_error(fmt::format("a callback watches \"{}\", which this run does not have", name_),
-                        fmt::format("it has: {}; values that begin with val_ need validation data", known));
+      throw input_error(
+          fmt::format("a callback watches \"{}\", which this run does not have", name_),
+          fmt::format("it has: {}; values that begin with val_ need validation data", known));
     }
     const bool better = lower_ ? now < value_ - min_delta : now > value_ + min_delta;
     if (better) value_ = now;
@@ -43,9 +45,11 @@ class Best {
 
 class EarlyStopping final : public Callback {
  public:
-  EarlyStopping(std::string value, EarlyStoppingOptions options) : best_(std::move(value)), options_(options) {
+  EarlyStopping(std::string value, EarlyStoppingOptions options)
+      : best_(std::move(value)), options_(options) {
     if (options.patience < 1) {
-      throw input_error(fmt::format("early stopping with patience = {}", options.patience), "use 1 or more epochs");
+      throw input_error(fmt::format("early stopping with patience = {}", options.patience),
+                        "use 1 or more epochs");
     }
   }
 
@@ -62,7 +66,9 @@ class EarlyStopping final : public Callback {
     if (options_.restore_best && !weights_.empty()) trainer.restore(weights_);
   }
 
-  CallbackState save() const override { return {fmt::format("{} {}", waited_, best_.value()), weights_}; }
+  CallbackState save() const override {
+    return {fmt::format("{} {}", waited_, best_.value()), weights_};
+  }
   void restore(const CallbackState& state) override {
     const size_t space = state.text.find(' ');
     double value = best_.value();
@@ -81,7 +87,8 @@ class EarlyStopping final : public Callback {
 
 class SaveBest final : public Callback {
  public:
-  SaveBest(std::filesystem::path path, SaveBestOptions options) : path_(std::move(path)), best_(options.value) {
+  SaveBest(std::filesystem::path path, SaveBestOptions options)
+      : path_(std::move(path)), best_(options.value) {
     if (path_.extension() != ".safetensors") path_ += ".safetensors";
   }
 
@@ -106,7 +113,9 @@ class OnEpochEnd final : public Callback {
  public:
   using Function = std::function<bool(Trainer&, const EpochRecord&)>;
   explicit OnEpochEnd(Function function) : function_(std::move(function)) {}
-  bool epoch_end(Trainer& trainer, const EpochRecord& record) override { return function_(trainer, record); }
+  bool epoch_end(Trainer& trainer, const EpochRecord& record) override {
+    return function_(trainer, record);
+  }
 
  private:
   Function function_;

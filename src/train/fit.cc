@@ -13,16 +13,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
-Sums no_sums(size_t metrics) { return {.samples = 0, .loss = 0, .metrics = std::vector<double>(metrics, 0.0)}; }
+Sums no_sums(size_t metrics) {
+  return {.samples = 0, .loss = 0, .metrics = std::vector<double>(metrics, 0.0)};
+}
 
 void append_line(const std::filesystem::path& path, const std::string& line) {
   std::ofstream file(path, std::ios::app);
   file << line << '\n';
   file.flush();
   if (!file) {
-    throw run_error(fmt::format("{} can't be written", path.string()), "is the disk full, or the folder read-only?");
+    throw run_error(fmt::format("{} can't be written", path.string()),
+                    "is the disk full, or the folder read-only?");
   }
 }
 
@@ -32,23 +37,27 @@ History Trainer::fit(const data::Dataset& train, const FitOptions& options) {
   return FitLoop(*this, *impl_, train, options).run();
 }
 
-FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& train, const FitOptions& options)
+FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& train,
+                 const FitOptions& options)
     : trainer_(trainer),
       impl_(impl),
       train_((impl.check_data(train, "training"), train)),
       options_(options),
       executor_(impl.executor_for(options.batch)),
       step_(executor_, impl.state, impl.options.optimizer, impl.options.non_finite),
-      loader_(train, {.batch = options.batch, .seed = impl.options.seed, .shuffle = options.shuffle}),
+      loader_(train,
+              {.batch = options.batch, .seed = impl.options.seed, .shuffle = options.shuffle}),
       reader_(reader_of(train_)),
       observer_([this](std::span<const uint64_t> ids) { ledger_.mark(ids); }),
       first_epoch_(impl.epochs_done),
       end_epoch_(impl.epochs_done + options.epochs) {
   if (options.epochs == 0) throw input_error("epochs = 0", "train for 1 epoch or more");
   if (options.validation) impl.check_data(options.validation, "validation");
-  cursor_ = {.epoch = first_epoch_, .step_in_epoch = 0, .sums = no_sums(impl.options.metrics.size())};
+  cursor_ = {
+      .epoch = first_epoch_, .step_in_epoch = 0, .sums = no_sums(impl.options.metrics.size())};
   if (!options.checkpoints.folder.empty()) {
-    store_ = std::make_unique<CheckpointStore>(options.checkpoints.folder, CheckpointOptions{.keep = options.checkpoints.keep});
+    store_ = std::make_unique<CheckpointStore>(options.checkpoints.folder,
+                                               CheckpointOptions{.keep = options.checkpoints.keep});
   }
 }
 
@@ -59,9 +68,10 @@ History FitLoop::run() {
   last_save_ = Clock::now();
   executor_.prepare(static_cast<int64_t>(std::min<uint64_t>(options_.batch, train_.size())));
   if (executor_.lanes().count() > executor_.options().shards) {
-    note(fmt::format("{} of {} lanes have no work: a batch has {} shards (raise `shards` to use them)",
-                     executor_.lanes().count() - executor_.options().shards, executor_.lanes().count(),
-                     executor_.options().shards));
+    note(fmt::format(
+        "{} of {} lanes have no work: a batch has {} shards (raise `shards` to use them)",
+        executor_.lanes().count() - executor_.options().shards, executor_.lanes().count(),
+        executor_.options().shards));
   }
   for (const CallbackPtr& callback : options_.callbacks) callback->train_begin(trainer_);
   while (cursor_.epoch < end_epoch_) {
@@ -71,7 +81,8 @@ History FitLoop::run() {
   if (store_) {
     save_now();
     store_->wait();
-    if (const auto failure = store_->failure()) note("the last checkpoint was not saved: " + *failure);
+    if (const auto failure = store_->failure())
+      note("the last checkpoint was not saved: " + *failure);
   }
   if (!impl_.summary.stopped) {
     for (const CallbackPtr& callback : options_.callbacks) callback->train_end(trainer_);
@@ -106,18 +117,24 @@ void FitLoop::run_step() {
   const auto begin = Clock::now();
   const data::Batch& batch = loader_.next();
   const uint64_t total_steps = (end_epoch_ - first_epoch_) * loader_.steps_per_epoch();
-  const uint64_t step = (cursor_.epoch - first_epoch_) * loader_.steps_per_epoch() + cursor_.step_in_epoch;
-  const TrainStep::Result result =
-      step_.run({.samples = batch.ids, .features = batch.features, .labels = batch.labels, .reader = &reader_,
-                 .observer = &observer_, .epoch = cursor_.epoch},
-                rate(impl_.options.optimizer, step, total_steps));
+  const uint64_t step =
+      (cursor_.epoch - first_epoch_) * loader_.steps_per_epoch() + cursor_.step_in_epoch;
+  const TrainStep::Result result = step_.run({.samples = batch.ids,
+                                              .features = batch.features,
+                                              .labels = batch.labels,
+                                              .reader = &reader_,
+                                              .observer = &observer_,
+                                              .epoch = cursor_.epoch},
+                                             rate(impl_.options.optimizer, step, total_steps));
   if (result.applied) {
     cursor_.sums.samples += result.sums->samples;
     cursor_.sums.loss += result.sums->loss;
-    for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m) cursor_.sums.metrics[m] += result.sums->metrics[m];
+    for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m)
+      cursor_.sums.metrics[m] += result.sums->metrics[m];
   } else {
     ++impl_.summary.skipped_steps;
-    note(fmt::format("epoch {} step {}: skipped, a number was not finite", cursor_.epoch + 1, cursor_.step_in_epoch + 1));
+    note(fmt::format("epoch {} step {}: skipped, a number was not finite", cursor_.epoch + 1,
+                     cursor_.step_in_epoch + 1));
   }
   ++cursor_.step_in_epoch;
   ++impl_.summary.steps;
@@ -140,14 +157,18 @@ bool FitLoop::finish_epoch() {
   EpochRecord record{.epoch = cursor_.epoch + 1, .step = impl_.state.step};
   record.values.emplace_back("train_loss", cursor_.sums.loss / n);
   const std::vector<std::string> names = impl_.metric_names();
-  for (size_t m = 0; m < names.size(); ++m) record.values.emplace_back("train_" + names[m], cursor_.sums.metrics[m] / n);
+  for (size_t m = 0; m < names.size(); ++m)
+    record.values.emplace_back("train_" + names[m], cursor_.sums.metrics[m] / n);
   if (options_.validation) {
-    for (const auto& [name, value] : impl_.evaluate(options_.validation).values) record.values.emplace_back("val_" + name, value);
+    for (const auto& [name, value] : impl_.evaluate(options_.validation).values)
+      record.values.emplace_back("val_" + name, value);
   }
   const uint64_t steps = loader_.steps_per_epoch();
-  record.values.emplace_back("learning_rate", rate(impl_.options.optimizer, (cursor_.epoch - first_epoch_ + 1) * steps - 1,
-                                                   (end_epoch_ - first_epoch_) * steps));
-  record.values.emplace_back("samples_per_s", static_cast<double>(epoch_samples_) / std::max(epoch_seconds_, 1e-9));
+  record.values.emplace_back(
+      "learning_rate", rate(impl_.options.optimizer, (cursor_.epoch - first_epoch_ + 1) * steps - 1,
+                            (end_epoch_ - first_epoch_) * steps));
+  record.values.emplace_back("samples_per_s",
+                             static_cast<double>(epoch_samples_) / std::max(epoch_seconds_, 1e-9));
   record.seconds = seconds_since(epoch_begin_);
   history_.append(record);
 
@@ -156,7 +177,8 @@ bool FitLoop::finish_epoch() {
   cursor_.sums = no_sums(names.size());
   begin_ledger();
   bool go_on = true;
-  for (const CallbackPtr& callback : options_.callbacks) go_on = callback->epoch_end(trainer_, record) && go_on;
+  for (const CallbackPtr& callback : options_.callbacks)
+    go_on = callback->epoch_end(trainer_, record) && go_on;
   if (options_.on_epoch) options_.on_epoch(record);
   return go_on;
 }
@@ -172,7 +194,8 @@ void FitLoop::tell_progress() const {
   progress_.loss = cursor_.sums.loss / n;
   progress_.metrics.resize(cursor_.sums.metrics.size());
   for (size_t m = 0; m < progress_.metrics.size(); ++m) {
-    if (progress_.metrics[m].first.empty()) progress_.metrics[m].first = impl_.options.metrics[m]->kind();
+    if (progress_.metrics[m].first.empty())
+      progress_.metrics[m].first = impl_.options.metrics[m]->kind();
     progress_.metrics[m].second = cursor_.sums.metrics[m] / n;
   }
   options_.on_step(progress_);

@@ -18,7 +18,8 @@ namespace starling {
 
 class FitLoop {
  public:
-  FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& train, const FitOptions& options);
+  FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& train,
+          const FitOptions& options);
 
   History run();
 

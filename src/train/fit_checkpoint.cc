@@ -55,42 +55,49 @@ Snapshot FitLoop::snapshot() const {
     snapshot.optimizer.push_back({callback_name(i), shape, std::move(state.values)});
   }
   const FitSummary& summary = impl_.summary;
-  snapshot.manifest = {
-      {"step", summary.steps},
-      {"updates", impl_.state.step},
-      {"epoch", cursor_.epoch},
-      {"step_in_epoch", cursor_.step_in_epoch},
-      {"job", job_fingerprint()},
-      {"sums", {{"samples", cursor_.sums.samples}, {"loss", cursor_.sums.loss}, {"metrics", cursor_.sums.metrics}}},
-      {"history", history_to_json(history_)},
-      {"callbacks", callbacks},
-      {"ledger", to_hex(ledger_.save())},
-      {"totals",
-       {{"samples", summary.samples},
-        {"unique", summary.samples_unique},
-        {"duplicated", summary.samples_duplicated},
-        {"missing", summary.samples_missing},
-        {"skipped", summary.skipped_steps}}}};
+  snapshot.manifest = {{"step", summary.steps},
+                       {"updates", impl_.state.step},
+                       {"epoch", cursor_.epoch},
+                       {"step_in_epoch", cursor_.step_in_epoch},
+                       {"job", job_fingerprint()},
+                       {"sums",
+                        {{"samples", cursor_.sums.samples},
+                         {"loss", cursor_.sums.loss},
+                         {"metrics", cursor_.sums.metrics}}},
+                       {"history", history_to_json(history_)},
+                       {"callbacks", callbacks},
+                       {"ledger", to_hex(ledger_.save())},
+                       {"totals",
+                        {{"samples", summary.samples},
+                         {"unique", summary.samples_unique},
+                         {"duplicated", summary.samples_duplicated},
+                         {"missing", summary.samples_missing},
+                         {"skipped", summary.skipped_steps}}}};
   return snapshot;
 }
 
 void FitLoop::resume() {
-  if (!store_) throw input_error("there is nothing to resume from", "give a folder for checkpoints");
+  if (!store_)
+    throw input_error("there is nothing to resume from", "give a folder for checkpoints");
   const std::optional<CheckpointStore::Loaded> loaded = store_->load_latest();
   if (!loaded) {
-    note(fmt::format("nothing to resume in {}: starting at the beginning", store_->folder().string()));
+    note(fmt::format("nothing to resume in {}: starting at the beginning",
+                     store_->folder().string()));
     return;
   }
-  for (const std::string& skipped : loaded->skipped) note("a damaged checkpoint was passed over: " + skipped);
+  for (const std::string& skipped : loaded->skipped)
+    note("a damaged checkpoint was passed over: " + skipped);
   try {
     restore(*loaded);
   } catch (const nlohmann::json::exception& error) {
-    throw input_error(fmt::format("the manifest of {} lacks something: {}", loaded->path.string(), error.what()),
-                      "it was not written by this version of Starling; start anew without --resume");
+    throw input_error(
+        fmt::format("the manifest of {} lacks something: {}", loaded->path.string(), error.what()),
+        "it was not written by this version of Starling; start anew without --resume");
   }
   impl_.summary.resumed_from = loaded->path.string();
   if (options_.on_resume) options_.on_resume(history_);
-  note(fmt::format("resumed from {} (epoch {}, step {})", loaded->path.string(), cursor_.epoch + 1, cursor_.step_in_epoch));
+  note(fmt::format("resumed from {} (epoch {}, step {})", loaded->path.string(), cursor_.epoch + 1,
+                   cursor_.step_in_epoch));
 }
 
 void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
@@ -99,8 +106,8 @@ void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
   for (const auto& [key, value] : now.items()) {
     const nlohmann::json before = manifest.at("job").at(key);
     if (before == value) continue;
-    throw input_error(fmt::format("{} was made with {} = {}, but the job now says {}", loaded.path.string(), key,
-                                  before.dump(), value.dump()),
+    throw input_error(fmt::format("{} was made with {} = {}, but the job now says {}",
+                                  loaded.path.string(), key, before.dump(), value.dump()),
                       fmt::format("set {} back, or start anew in another run folder", key));
   }
   std::vector<NamedTensor> optimizer;
@@ -124,7 +131,8 @@ void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
   cursor_.epoch = manifest.at("epoch");
   cursor_.step_in_epoch = manifest.at("step_in_epoch");
   const nlohmann::json& sums = manifest.at("sums");
-  cursor_.sums = {.samples = sums.at("samples"), .loss = sums.at("loss"), .metrics = sums.at("metrics")};
+  cursor_.sums = {
+      .samples = sums.at("samples"), .loss = sums.at("loss"), .metrics = sums.at("metrics")};
   history_ = history_from_json(manifest.at("history"));
   const nlohmann::json& texts = manifest.at("callbacks");
   for (size_t i = 0; i < callbacks.size() && i < texts.size(); ++i) {
@@ -145,7 +153,8 @@ void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
 void FitLoop::save_if_due() {
   if (!store_) return;
   const CheckpointPolicy& policy = options_.checkpoints;
-  const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - last_save_).count();
+  const double waited =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - last_save_).count();
   const bool by_steps = policy.every_steps > 0 && impl_.summary.steps % policy.every_steps == 0;
   const bool by_time = policy.every_seconds > 0 && waited >= policy.every_seconds;
   if (by_steps || by_time) save_now();
@@ -154,7 +163,8 @@ void FitLoop::save_if_due() {
 void FitLoop::save_now() {
   store_->save(snapshot());
   last_save_ = std::chrono::steady_clock::now();
-  if (const auto failure = store_->failure()) note("a checkpoint was not saved, training goes on: " + *failure);
+  if (const auto failure = store_->failure())
+    note("a checkpoint was not saved, training goes on: " + *failure);
 }
 
 }  // namespace starling

@@ -22,40 +22,47 @@ struct Place {
 std::vector<NamedTensor> copy_out(const std::vector<Place>& places) {
   std::vector<NamedTensor> tensors;
   for (const Place& place : places) {
-    tensors.push_back({place.name, place.shape, {place.floats, place.floats + place.shape.elements()}});
+    tensors.push_back(
+        {place.name, place.shape, {place.floats, place.floats + place.shape.elements()}});
   }
   return tensors;
 }
 
-void copy_in(const char* what, const std::vector<NamedTensor>& tensors, const std::vector<Place>& places) {
+void copy_in(const char* what, const std::vector<NamedTensor>& tensors,
+             const std::vector<Place>& places) {
   std::map<std::string, const NamedTensor*> by_name;
   for (const NamedTensor& tensor : tensors) by_name[tensor.name] = &tensor;
   for (const Place& place : places) {
     const auto found = by_name.find(place.name);
     if (found == by_name.end()) {
-      throw input_error(fmt::format("the file has no {} \"{}\", which the model needs", what, place.name),
-                        "load a file that was saved from a model with the same layers");
+      throw input_error(
+          fmt::format("the file has no {} \"{}\", which the model needs", what, place.name),
+          "load a file that was saved from a model with the same layers");
     }
     if (found->second->shape != place.shape) {
-      throw input_error(fmt::format("{} \"{}\" has the shape {} in the file and {} in the model", what, place.name,
-                                    found->second->shape.to_string(), place.shape.to_string()),
-                        "load a file that was saved from a model with the same layers");
+      throw input_error(
+          fmt::format("{} \"{}\" has the shape {} in the file and {} in the model", what,
+                      place.name, found->second->shape.to_string(), place.shape.to_string()),
+          "load a file that was saved from a model with the same layers");
     }
     by_name.erase(found);
   }
   if (!by_name.empty()) {
-    throw input_error(fmt::format("the file has a {} \"{}\", which the model does not have", what, by_name.begin()->first),
+    throw input_error(fmt::format("the file has a {} \"{}\", which the model does not have", what,
+                                  by_name.begin()->first),
                       "load a file that was saved from a model with the same layers");
   }
   std::map<std::string, const NamedTensor*> again;
   for (const NamedTensor& tensor : tensors) again[tensor.name] = &tensor;
-  for (const Place& place : places) std::copy_n(again[place.name]->values.begin(), place.shape.elements(), place.floats);
+  for (const Place& place : places)
+    std::copy_n(again[place.name]->values.begin(), place.shape.elements(), place.floats);
 }
 
 std::vector<Place> weight_places(const TrainState& state) {
   std::vector<Place> places;
   for (const Slice& slice : state.space.slices()) {
-    places.push_back({slice.name, slice.shape, const_cast<float*>(state.weights.data()) + slice.offset});
+    places.push_back(
+        {slice.name, slice.shape, const_cast<float*>(state.weights.data()) + slice.offset});
   }
   return places;
 }
@@ -63,9 +70,11 @@ std::vector<Place> weight_places(const TrainState& state) {
 std::vector<Place> optimizer_places(const TrainState& state) {
   std::vector<Place> places;
   for (size_t i = 0; i < state.optimizer.size(); ++i) {
-    const std::string suffix = fmt::format("/{}", state_name(state.optimizer_kind, static_cast<int>(i)));
+    const std::string suffix =
+        fmt::format("/{}", state_name(state.optimizer_kind, static_cast<int>(i)));
     for (const Slice& slice : state.space.slices()) {
-      places.push_back({slice.name + suffix, slice.shape, const_cast<float*>(state.optimizer[i].data()) + slice.offset});
+      places.push_back({slice.name + suffix, slice.shape,
+                        const_cast<float*>(state.optimizer[i].data()) + slice.offset});
     }
   }
   return places;
@@ -76,7 +85,8 @@ std::vector<Place> statistics_places(const TrainState& state) {
   for (const MomentsLayout::Entry& entry : state.moments.entries()) {
     float* mean = const_cast<float*>(state.statistics.data()) + entry.offset;
     places.push_back({entry.name + ".running_mean", {entry.spec.channels}, mean});
-    places.push_back({entry.name + ".running_variance", {entry.spec.channels}, mean + entry.spec.channels});
+    places.push_back(
+        {entry.name + ".running_variance", {entry.spec.channels}, mean + entry.spec.channels});
   }
   return places;
 }
@@ -93,7 +103,10 @@ ParameterSpace parameter_space(const Graph& graph) {
     for (size_t p = parameters.size(); p-- > 0;) {
       const ParameterSpec& spec = parameters[p];
       space.add(spec.name, spec.shape,
-                {.decay = spec.decay && node.trainable, .initializer = spec.initializer, .fan_in = spec.fan_in, .fan_out = spec.fan_out});
+                {.decay = spec.decay && node.trainable,
+                 .initializer = spec.initializer,
+                 .fan_in = spec.fan_in,
+                 .fan_out = spec.fan_out});
     }
   }
   return space;
@@ -106,13 +119,20 @@ TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_
       weights(space.total_floats()),
       statistics(moments.size()) {
   for (const Slice& slice : space.slices()) initialize(slice, seed, weights.data() + slice.offset);
-  for (int i = 0; i < state_count(description.kind); ++i) optimizer.emplace_back(space.total_floats());
+  for (int i = 0; i < state_count(description.kind); ++i)
+    optimizer.emplace_back(space.total_floats());
   moments.initialize(statistics.span());
 }
 
-std::vector<NamedTensor> TrainState::weight_tensors() const { return copy_out(weight_places(*this)); }
-std::vector<NamedTensor> TrainState::optimizer_tensors() const { return copy_out(optimizer_places(*this)); }
-std::vector<NamedTensor> TrainState::statistics_tensors() const { return copy_out(statistics_places(*this)); }
+std::vector<NamedTensor> TrainState::weight_tensors() const {
+  return copy_out(weight_places(*this));
+}
+std::vector<NamedTensor> TrainState::optimizer_tensors() const {
+  return copy_out(optimizer_places(*this));
+}
+std::vector<NamedTensor> TrainState::statistics_tensors() const {
+  return copy_out(statistics_places(*this));
+}
 
 void TrainState::load_weights(const std::vector<NamedTensor>& tensors) {
   copy_in("parameter", tensors, weight_places(*this));

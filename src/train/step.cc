@@ -16,7 +16,8 @@ constexpr size_t kAloneFloats = 32 * 1024;
 
 }  // namespace
 
-TrainStep::TrainStep(Executor& executor, TrainState& state, const Optimizer& optimizer, NonFinite policy)
+TrainStep::TrainStep(Executor& executor, TrainState& state, const Optimizer& optimizer,
+                     NonFinite policy)
     : executor_(executor),
       state_(state),
       optimizer_(optimizer),
@@ -57,9 +58,11 @@ TrainStep::Result TrainStep::run(const BatchRows& batch, double rate) {
     gradients = summed;
   }
   if (!update(settings, gradients)) stop(batch, "the gradient");
-  if (executor_.has_packed()) executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
+  if (executor_.has_packed())
+    executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
   if (state_.moments.size() > 0) {
-    state_.moments.commit(executor_.shard_moments(), executor_.shard_rows(), state_.statistics.span());
+    state_.moments.commit(executor_.shard_moments(), executor_.shard_rows(),
+                          state_.statistics.span());
   }
   ++state_.step;
   return {&sums, true};
@@ -88,7 +91,8 @@ bool TrainStep::update(const UpdateSettings& settings, std::span<const float* co
       const Block& block = state_.space.blocks()[b];
       const Slice& slice = state_.space.slices()[block.slice];
       for (size_t i = 0; i < gradients.size(); ++i) at[i] = gradients[i] + block.offset;
-      for (size_t i = 0; i < state_.optimizer.size(); ++i) states[i] = state_.optimizer[i].data() + block.offset;
+      for (size_t i = 0; i < state_.optimizer.size(); ++i)
+        states[i] = state_.optimizer[i].data() + block.offset;
       if (!update_block(settings, slice.decay, {at.data(), gradients.size()}, block.size,
                         state_.weights.data() + block.offset, states.data())) {
         finite = false;
@@ -100,10 +104,11 @@ bool TrainStep::update(const UpdateSettings& settings, std::span<const float* co
 
 void TrainStep::stop(const BatchRows& batch, const char* what) {
   const std::string where = executor_.find_non_finite(batch, state_.statistics.data());
-  throw run_error(fmt::format("step {}: {} is not finite{}", state_.step + 1, what,
-                              where.empty() ? "" : fmt::format("; the first bad value comes out of {}", where)),
-                  "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, or set "
-                  "non_finite = \"skip\"; --resume goes on from the last checkpoint");
+  throw run_error(
+      fmt::format("step {}: {} is not finite{}", state_.step + 1, what,
+                  where.empty() ? "" : fmt::format("; the first bad value comes out of {}", where)),
+      "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, or set "
+      "non_finite = \"skip\"; --resume goes on from the last checkpoint");
 }
 
 }  // namespace starling

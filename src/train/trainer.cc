@@ -21,17 +21,21 @@ TrainerOptions checked(const Model& model, TrainerOptions options) {
   validate(options.optimizer);
   options.loss->label_shape(model.output_shape());  // throws when the output does not fit
   if (options.lanes < 0 || options.lanes > 1024) {
-    throw input_error(fmt::format("lanes = {} is out of range", options.lanes), "use 1 … 1024, or 0 for one per core");
+    throw input_error(fmt::format("lanes = {} is out of range", options.lanes),
+                      "use 1 … 1024, or 0 for one per core");
   }
   if (options.shards < 0 || options.shards > 1024) {
-    throw input_error(fmt::format("shards = {} is out of range", options.shards), "use 1 … 1024, or 0 for the default");
+    throw input_error(fmt::format("shards = {} is out of range", options.shards),
+                      "use 1 … 1024, or 0 for the default");
   }
   if (options.micro_batch < 0) {
-    throw input_error(fmt::format("micro_batch = {} is negative", options.micro_batch), "use 1 or more, or 0 for the default");
+    throw input_error(fmt::format("micro_batch = {} is negative", options.micro_batch),
+                      "use 1 or more, or 0 for the default");
   }
   if (options.lanes == 0) options.lanes = available_cores();
-  const bool classes = options.loss->kind() == "softmax_cross_entropy" ||
-                       (options.loss->kind() == "binary_cross_entropy" && model.output_shape().elements() == 1);
+  const bool classes =
+      options.loss->kind() == "softmax_cross_entropy" ||
+      (options.loss->kind() == "binary_cross_entropy" && model.output_shape().elements() == 1);
   if (options.metrics.empty() && classes) options.metrics.push_back(accuracy());
   return options;
 }
@@ -45,17 +49,24 @@ RowReader reader_of(const data::Dataset& dataset) {
 }
 
 Trainer::Impl::Impl(Model m, TrainerOptions o)
-    : model(std::move(m)), options(checked(model, std::move(o))), state(model.graph(), options.optimizer, options.seed) {}
+    : model(std::move(m)),
+      options(checked(model, std::move(o))),
+      state(model.graph(), options.optimizer, options.seed) {}
 
 Executor& Trainer::Impl::executor_for(uint64_t batch) {
-  const int shards = options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());
+  const int shards =
+      options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());
   const int64_t micro = options.micro_batch > 0 ? options.micro_batch : default_micro_batch(model);
-  if (!executor_ || executor_->options().shards != shards || executor_->options().micro_batch != micro) {
+  if (!executor_ || executor_->options().shards != shards ||
+      executor_->options().micro_batch != micro) {
     executor_.reset();  // its memory first
-    executor_ = std::make_unique<Executor>(
-        model.graph(), options.loss, options.metrics, state.space, state.moments, state.weights.data(),
-        ExecutorOptions{.lanes = options.lanes, .shards = shards, .micro_batch = micro,
-                        .precision = options.precision, .seed = options.seed});
+    executor_ = std::make_unique<Executor>(model.graph(), options.loss, options.metrics,
+                                           state.space, state.moments, state.weights.data(),
+                                           ExecutorOptions{.lanes = options.lanes,
+                                                           .shards = shards,
+                                                           .micro_batch = micro,
+                                                           .precision = options.precision,
+                                                           .seed = options.seed});
   }
   return fresh();
 }
@@ -70,7 +81,8 @@ Executor& Trainer::Impl::fresh() {
 
 void Trainer::Impl::check_data(const data::Dataset& dataset, const char* role) const {
   if (!dataset) {
-    throw input_error(fmt::format("there is no {} data", role), "give a data set, for instance data::fashion_mnist().train");
+    throw input_error(fmt::format("there is no {} data", role),
+                      "give a data set, for instance data::fashion_mnist().train");
   }
   if (dataset.feature_shape() != model.input_shape()) {
     throw input_error(fmt::format("the model's input is {}, but samples of the {} data ({}) are {}",
@@ -80,10 +92,12 @@ void Trainer::Impl::check_data(const data::Dataset& dataset, const char* role) c
   }
   const Shape labels = options.loss->label_shape(model.output_shape());
   if (dataset.label_shape() != labels) {
-    throw input_error(fmt::format("{} on an output of {} wants labels of shape {}, but those of the {} data are {}",
-                                  options.loss->kind(), model.output_shape().to_string(), labels.to_string(), role,
-                                  dataset.label_shape().to_string()),
-                      "choose another loss, change the last layer, or map the labels");
+    throw input_error(
+        fmt::format(
+            "{} on an output of {} wants labels of shape {}, but those of the {} data are {}",
+            options.loss->kind(), model.output_shape().to_string(), labels.to_string(), role,
+            dataset.label_shape().to_string()),
+        "choose another loss, change the last layer, or map the labels");
   }
 }
 
@@ -95,11 +109,13 @@ std::vector<std::string> Trainer::Impl::metric_names() const {
 
 Evaluation Trainer::Impl::evaluate(const data::Dataset& dataset) {
   check_data(dataset, "evaluation");
-  const Sums sums = any_executor().evaluate(reader_of(dataset), dataset.size(), state.statistics.data());
+  const Sums sums =
+      any_executor().evaluate(reader_of(dataset), dataset.size(), state.statistics.data());
   const double n = static_cast<double>(sums.samples);
   Evaluation evaluation{.samples = dataset.size(), .values = {{"loss", sums.loss / n}}};
   const std::vector<std::string> names = metric_names();
-  for (size_t i = 0; i < names.size(); ++i) evaluation.values.emplace_back(names[i], sums.metrics[i] / n);
+  for (size_t i = 0; i < names.size(); ++i)
+    evaluation.values.emplace_back(names[i], sums.metrics[i] / n);
   return evaluation;
 }
 
@@ -107,7 +123,8 @@ double Evaluation::operator[](const std::string& name) const {
   for (const auto& [key, value] : values) {
     if (key == name) return value;
   }
-  throw input_error(fmt::format("the evaluation has no value \"{}\"", name), "ask for loss or for one of the metrics");
+  throw input_error(fmt::format("the evaluation has no value \"{}\"", name),
+                    "ask for loss or for one of the metrics");
 }
 
 Trainer::Trainer(Model model, TrainerOptions options)
@@ -117,20 +134,25 @@ Trainer::Trainer(Trainer&&) noexcept = default;
 Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 
 const FitSummary& Trainer::summary() const { return impl_->summary; }
-void Trainer::check(const data::Dataset& dataset, const std::string& role) const { impl_->check_data(dataset, role.c_str()); }
+void Trainer::check(const data::Dataset& dataset, const std::string& role) const {
+  impl_->check_data(dataset, role.c_str());
+}
 Evaluation Trainer::evaluate(const data::Dataset& dataset) { return impl_->evaluate(dataset); }
 
 std::vector<float> Trainer::predict(std::span<const float> features) {
   const size_t width = static_cast<size_t>(impl_->model.input_shape().elements());
   if (features.size() % width != 0) {
-    throw input_error(fmt::format("{} numbers are not a whole number of samples of {}", features.size(),
-                                  impl_->model.input_shape().to_string()),
+    throw input_error(fmt::format("{} numbers are not a whole number of samples of {}",
+                                  features.size(), impl_->model.input_shape().to_string()),
                       "give one sample after another, each whole");
   }
   const RowReader reader = [&](std::span<const uint64_t> ids, float* rows, float*) {
-    for (size_t i = 0; i < ids.size(); ++i) std::copy_n(features.begin() + static_cast<std::ptrdiff_t>(ids[i] * width), width, rows + i * width);
+    for (size_t i = 0; i < ids.size(); ++i)
+      std::copy_n(features.begin() + static_cast<std::ptrdiff_t>(ids[i] * width), width,
+                  rows + i * width);
   };
-  return impl_->any_executor().predict(reader, features.size() / width, impl_->state.statistics.data());
+  return impl_->any_executor().predict(reader, features.size() / width,
+                                       impl_->state.statistics.data());
 }
 
 std::vector<float> Trainer::predict(const data::Dataset& dataset) {
@@ -146,7 +168,8 @@ std::vector<float> Trainer::predict(const data::Dataset& dataset) {
 
 void Trainer::save(const std::filesystem::path& path) const {
   std::vector<NamedTensor> tensors = impl_->state.weight_tensors();
-  for (NamedTensor& tensor : impl_->state.statistics_tensors()) tensors.push_back(std::move(tensor));
+  for (NamedTensor& tensor : impl_->state.statistics_tensors())
+    tensors.push_back(std::move(tensor));
   save_weights(path, tensors, {{"format", "starling"}, {"version", version()}});
 }
 
@@ -158,7 +181,8 @@ void Trainer::load(const std::filesystem::path& path) {
     statistics = std::move(loaded.snapshot.statistics);
   } else {
     for (NamedTensor& tensor : starling::load_weights(path).tensors) {
-      const bool is_statistic = tensor.name.ends_with(".running_mean") || tensor.name.ends_with(".running_variance");
+      const bool is_statistic =
+          tensor.name.ends_with(".running_mean") || tensor.name.ends_with(".running_variance");
       (is_statistic ? statistics : weights).push_back(std::move(tensor));
     }
   }
@@ -181,7 +205,8 @@ std::span<float> Trainer::weights(const std::string& parameter) {
 
 std::vector<std::string> Trainer::parameter_names() const {
   std::vector<std::string> names;
-  for (size_t i : impl_->state.space.name_order()) names.push_back(impl_->state.space.slices()[i].name);
+  for (size_t i : impl_->state.space.name_order())
+    names.push_back(impl_->state.space.slices()[i].name);
   return names;
 }
 
@@ -197,8 +222,11 @@ Trainer::Memory Trainer::memory() const {
   const TrainState& state = impl_->state;
   const Executor& executor = impl_->any_executor();
   const size_t space = state.space.total_floats() * sizeof(float);
-  return {.weights = space, .optimizer = state.optimizer.size() * space, .gradients = executor.gradient_bytes(),
-          .activations = executor.arena_bytes(), .packed = executor.packed_bytes()};
+  return {.weights = space,
+          .optimizer = state.optimizer.size() * space,
+          .gradients = executor.gradient_bytes(),
+          .activations = executor.arena_bytes(),
+          .packed = executor.packed_bytes()};
 }
 
 std::vector<float> Trainer::snapshot() const {
@@ -210,10 +238,12 @@ std::vector<float> Trainer::snapshot() const {
 void Trainer::restore(std::span<const float> snapshot) {
   TrainState& state = impl_->state;
   if (snapshot.size() != state.weights.size() + state.statistics.size()) {
-    throw input_error("the snapshot is not of this model", "restore what snapshot() of this trainer gave");
+    throw input_error("the snapshot is not of this model",
+                      "restore what snapshot() of this trainer gave");
   }
   std::copy_n(snapshot.begin(), state.weights.size(), state.weights.begin());
-  std::copy_n(snapshot.begin() + static_cast<std::ptrdiff_t>(state.weights.size()), state.statistics.size(), state.statistics.begin());
+  std::copy_n(snapshot.begin() + static_cast<std::ptrdiff_t>(state.weights.size()),
+              state.statistics.size(), state.statistics.begin());
   impl_->weights_changed();
 }
 

@@ -21,7 +21,8 @@ class Trainer::Impl {
   // The weights were changed from outside: their packed copies are stale.
   void weights_changed() { stale_ = true; }
 
-  // Throws Error when the samples don't fit the model or the loss; `role` is "training" or the like.
+  // Throws Error when the samples don't fit the model or the loss; `role` is "training" or the
+  // like.
   void check_data(const data::Dataset& dataset, const char* role) const;
   std::vector<std::string> metric_names() const;
   Evaluation evaluate(const data::Dataset& dataset);

@@ -28,14 +28,18 @@ namespace starling {
 namespace {
 
 int allocations_of_steps(const Model& model, Optimizer optimizer, int lanes) {
-  const data::Dataset data = data::synthetic({.samples = 64, .features = model.input_shape(), .classes = 10}).cached();
+  const data::Dataset data =
+      data::synthetic({.samples = 64, .features = model.input_shape(), .classes = 10}).cached();
   TrainState state(model.graph(), optimizer, 1);
-  Executor executor(model.graph(), softmax_cross_entropy(), {accuracy()}, state.space, state.moments, state.weights.data(),
+  Executor executor(model.graph(), softmax_cross_entropy(), {accuracy()}, state.space,
+                    state.moments, state.weights.data(),
                     {.lanes = lanes, .shards = 4, .micro_batch = 4});
   TrainStep step(executor, state, optimizer, NonFinite::kStop);
   std::vector<uint64_t> ids(64);
   for (uint64_t i = 0; i < ids.size(); ++i) ids[i] = i;
-  const RowReader reader = [&](std::span<const uint64_t> rows, float* x, float* y) { data.read(rows, x, y); };
+  const RowReader reader = [&](std::span<const uint64_t> rows, float* x, float* y) {
+    data.read(rows, x, y);
+  };
   const BatchRows batch{.samples = ids, .reader = &reader};
   for (int i = 0; i < 3; ++i) step.run(batch, 1e-3);
   allocations = 0;
@@ -46,10 +50,12 @@ int allocations_of_steps(const Model& model, Optimizer optimizer, int lanes) {
 }
 
 TEST(Allocation, AStepOfAnMlpAllocatesNothing) {
-  const Sequential model({64}, {dense(40, relu), dropout(0.5f), dense(300, gelu), batch_norm(), dense(10)});
+  const Sequential model(
+      {64}, {dense(40, relu), dropout(0.5f), dense(300, gelu), batch_norm(), dense(10)});
   for (const int lanes : {1, 2}) {
     EXPECT_EQ(allocations_of_steps(model, adam(1e-3), lanes), 0) << lanes << " lanes";
-    EXPECT_EQ(allocations_of_steps(model, momentum(1e-3, {.clip_norm = 1.0}), lanes), 0) << lanes << " lanes";
+    EXPECT_EQ(allocations_of_steps(model, momentum(1e-3, {.clip_norm = 1.0}), lanes), 0)
+        << lanes << " lanes";
   }
 }
 
@@ -57,7 +63,8 @@ TEST(Allocation, AStepOfAnMlpAllocatesNothing) {
 // small allocations; nothing else in the step allocates.
 TEST(Allocation, AStepOfACnnAllocatesOnlyInsideOneDnn) {
   const auto without = [](const Layer& layer) {
-    return Sequential({12, 12, 1}, {layer, max_pool2d(2), batch_norm(), relu, average_pool2d(2), flatten(), dense(10)});
+    return Sequential({12, 12, 1}, {layer, max_pool2d(2), batch_norm(), relu, average_pool2d(2),
+                                    flatten(), dense(10)});
   };
   const int one = allocations_of_steps(without(conv2d(8, 3, relu)), adam(1e-3), 1);
   EXPECT_EQ(allocations_of_steps(without(relu), adam(1e-3), 1), 0);
