@@ -86,7 +86,7 @@ struct ValueText {
 };
 
 std::string range_text(const Range& range) {
-  const bool has_min = range.min != 0 || range.without_min;
+  const bool has_min = (range.min != 0 && range.min > -1e18) || range.without_min;
   const bool has_max = range.max < 1e18;
   const auto number = [](double value) {
     return value == static_cast<double>(static_cast<int64_t>(value)) && value < 1e15 &&

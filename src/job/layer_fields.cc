@@ -36,7 +36,7 @@ LayerField activation_field(std::string_view description) {
 const LayerField kSlope = {"slope",
                            "Slope of leaky_relu for negative values.",
                            [](LayerJob& l) -> Slot { return &l.slope; },
-                           {.min = -1e6, .max = 1e6}};
+                           {.min = -1e30, .max = 1e30}};
 const LayerField kBias = {"bias", "Adds a bias.", [](LayerJob& l) -> Slot { return &l.bias; }};
 const LayerField kPadding = {"padding", "Zeros around the image.",
                              [](LayerJob& l) -> Slot { return &l.padding; }, kPads};

@@ -1,0 +1,104 @@
+#include "cli/arguments.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Arguments parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "starling");
+  return parse_arguments(static_cast<int>(words.size()), words.data());
+}
+
+std::string error_of(const std::vector<const char*>& words) {
+  try {
+    parse(words);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.exit_code(), 2);
+    EXPECT_FALSE(error.hint().empty());
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  ADD_FAILURE() << "no Error was thrown";
+  return "";
+}
+
+TEST(Arguments, OfTrain) {
+  const Arguments arguments =
+      parse({"train", "job.toml", "--set", "a.b=1", "--set", "c=x=y", "--lanes", "3", "--seed", "7",
+             "--run-dir", "out", "--resume", "--no-progress"});
+  EXPECT_EQ(arguments.command, Command::kTrain);
+  EXPECT_EQ(arguments.target, "job.toml");
+  ASSERT_EQ(arguments.settings.size(), 4u);
+  EXPECT_EQ(arguments.settings[1].key, "c");
+  EXPECT_EQ(arguments.settings[1].value, "x=y");
+  EXPECT_EQ(arguments.settings[2].key, "lanes");
+  EXPECT_EQ(arguments.settings[3].value, "7");
+  EXPECT_EQ(arguments.run_dir, "out");
+  EXPECT_TRUE(arguments.resume);
+  EXPECT_TRUE(arguments.no_progress);
+}
+
+TEST(Arguments, SetTakesListsAndLeavesTheJobAlone) {
+  const Arguments arguments = parse({"train", "--set", "model.input=[28,28,1]", "job.toml"});
+  EXPECT_EQ(arguments.target, "job.toml");
+  EXPECT_EQ(arguments.settings[0].value, "[28,28,1]");
+}
+
+TEST(Arguments, OfTheOtherCommands) {
+  EXPECT_EQ(parse({"eval", "runs/a", "--weights", "w"}).weights, "w");
+  const Arguments predict =
+      parse({"predict", "runs/a", "--samples", "3:9", "--top", "2", "--output", "p.csv"});
+  EXPECT_EQ(predict.samples->first, 3u);
+  EXPECT_EQ(predict.samples->last, 9u);
+  EXPECT_EQ(predict.top, 2u);
+  EXPECT_TRUE(parse({"describe", "j", "--kernels"}).kernels);
+  EXPECT_TRUE(parse({"tune", "j", "--dry-run"}).dry_run);
+  EXPECT_EQ(parse({"data", "get", "mnist"}).command, Command::kDataGet);
+  EXPECT_EQ(parse({"data", "info", "mnist"}).command, Command::kDataInfo);
+}
+
+TEST(Arguments, EveryCommandShowsAnExample) {
+  for (const char* command : {"train", "eval", "predict", "describe", "tune", "data"}) {
+    const Arguments help = parse({command, "--help"});
+    EXPECT_EQ(help.command, Command::kShowText);
+    EXPECT_THAT(help.text,
+                AllOf(HasSubstr("Example:"), HasSubstr(std::string("starling ") + command)));
+  }
+  EXPECT_THAT(parse({"--help"}).text,
+              AllOf(HasSubstr("Exit codes"), HasSubstr("75"), HasSubstr("First steps")));
+  EXPECT_THAT(parse({"--version"}).text, testing::StartsWith("starling "));
+}
+
+TEST(Arguments, NearestNameForAMistypedOne) {
+  EXPECT_THAT(error_of({"trian", "job.toml"}), HasSubstr("did you mean train?"));
+  EXPECT_THAT(error_of({"train", "job.toml", "--lanse", "3"}), HasSubstr("did you mean --lanes?"));
+  EXPECT_THAT(error_of({"train", "--reusme", "job.toml"}), HasSubstr("did you mean --resume?"));
+  EXPECT_THAT(error_of({"train", "--run-dri=out", "job.toml"}),
+              HasSubstr("did you mean --run-dir?"));
+  EXPECT_THAT(error_of({"data", "gte", "mnist"}), HasSubstr("did you mean get?"));
+}
+
+TEST(Arguments, WhatIsMissingOrTooMuchIsNamed) {
+  EXPECT_THAT(error_of({}), HasSubstr("needs a command"));
+  EXPECT_THAT(error_of({"data"}), HasSubstr("one of: get, info"));
+  EXPECT_THAT(error_of({"train"}),
+              AllOf(HasSubstr("JOB is required"), HasSubstr("starling train --help")));
+  EXPECT_THAT(error_of({"train", "a", "b"}), HasSubstr("no argument b"));
+  EXPECT_THAT(error_of({"train", "a", "--lanes", "two"}), HasSubstr("--lanes"));
+  EXPECT_THAT(error_of({"train", "a", "--lanes"}), HasSubstr("--lanes"));
+  EXPECT_THAT(error_of({"train", "a", "--set", "seed"}), HasSubstr("is not key=value"));
+  EXPECT_THAT(error_of({"train", "a", "--resume", "--overwrite"}), HasSubstr("excludes"));
+  for (const char* range :
+       {"3", "9:3", "a:b", "3:", ":3", "1:2:3", "-1:3", "99999999999999999999:3"}) {
+    EXPECT_THAT(error_of({"predict", "a", "--samples", range}), HasSubstr("--samples")) << range;
+  }
+}
+
+}  // namespace
+}  // namespace starling
