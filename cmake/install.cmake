@@ -7,7 +7,7 @@ if(TARGET starling_command)
   install(TARGETS starling_command)
 endif()
 install(DIRECTORY include/starling DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT starling_targets NAMESPACE starling:: DESTINATION ${package_dir})
+install(EXPORT starling_targets FILE starling-targets.cmake NAMESPACE starling:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/starling-config.cmake.in ${CMAKE_BINARY_DIR}/starling-config.cmake
   INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/starling-config-version.cmake COMPATIBILITY SameMinorVersion)

@@ -1,7 +1,4 @@
 // libFuzzer target of the safetensors parser: any bytes give tensors inside the input, or Error.
-//   clang++-14 -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -Iinclude -Isrc \
-//     tests/fuzz/fuzz_safetensors.cc src/train/safetensors.cc src/train/safetensors_json.cc \
-//     src/tensor/shape.cc -lfmt -o fuzz_safetensors && ./fuzz_safetensors -max_total_time=20
 #include <cstdlib>
 #include <span>
 
