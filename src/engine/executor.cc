@@ -176,7 +176,7 @@ void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t
     (*batch.reader)(samples, features, labels);
   }
   const Shape& prediction = graph_.value(graph_.output()).shape;
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = 0; batch.has_labels && row < rows; ++row) {
     loss_->check_labels(1, prediction, labels + row * label_floats_,
                         samples[static_cast<size_t>(row)]);
   }
@@ -215,7 +215,7 @@ void Executor::run_inference(const RowReader& reader, uint64_t count, const floa
     }
   });
   std::atomic<size_t> next{0};
-  const BatchRows batch{.samples = ids, .reader = &reader};
+  const BatchRows batch{.samples = ids, .reader = &reader, .has_labels = with_labels};
   lanes_.run([&](int lane) {
     require_one_thread();
     Frame frame;

@@ -43,6 +43,7 @@ struct BatchRows {
   const RowReader* reader = nullptr;
   const RowsObserver* observer = nullptr;
   uint32_t epoch = 0;
+  bool has_labels = true;  // false: for predictions; labels are not looked at
 };
 
 // Sums over samples, added up in a fixed order.

@@ -11,8 +11,8 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/gemm.cc"
-#include <hwy/foreach_target.h>
 #include <hwy/cache_control.h>
+#include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
 #ifndef STARLING_GEMM_CONSTANTS
@@ -158,7 +158,8 @@ void pack_b(const MatrixView& b, int64_t depth, int64_t columns, float* to) {
   if (b.row_stride == 1 && b.column_stride != 1) {
     for (int64_t j = 0; j < columns; j += kStrip) {
       pack_strip_transposed({b.data + j * b.column_stride, 1, b.column_stride}, depth,
-                            std::min(kStrip, columns - j), kStrip, to + j / kStrip * strip_floats(depth));
+                            std::min(kStrip, columns - j), kStrip,
+                            to + j / kStrip * strip_floats(depth));
     }
     return;
   }
@@ -211,7 +212,8 @@ void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, b
                depth, columns - whole, packed_b);
       }
       for (int64_t j = 0; j < columns; j += kStrip) {
-        const float* strip = j < whole ? block.data + j : packed_b + (j - whole) / kStrip * strip_floats(depth);
+        const float* strip =
+            j < whole ? block.data + j : packed_b + (j - whole) / kStrip * strip_floats(depth);
         const int64_t stride = j < whole ? block.row_stride : kStrip;
         for (int64_t i = 0; i < s.m; i += kRows) {
           any_tile(std::min(kRows, s.m - i), depth, packed_a + i * depth, strip, stride, add,
@@ -312,7 +314,8 @@ HWY_EXPORT(gemm_target);
 size_t gemm_scratch_floats(const GemmShape& shape) {
   const int64_t depth = std::min(shape.k, kDepth);
   const int64_t columns = round_up_to(std::min(shape.n, kGroup), kStrip);
-  return static_cast<size_t>(round_up_to(shape.m * depth, kStrip) + columns / kStrip * strip_floats(depth));
+  return static_cast<size_t>(round_up_to(shape.m * depth, kStrip) +
+                             columns / kStrip * strip_floats(depth));
 }
 
 void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate,
