@@ -92,13 +92,16 @@ void backward(Lowering& lowering, const Group& group) {
     grad_parameters.push_back(step.wants_parameters ? lowering.parameter_gradient(node, i)
                                                     : Lowering::Target{{}, false});
   }
-  std::vector<Ref> touched = custom.inputs;
-  touched.insert(touched.end(), grad_inputs.begin(), grad_inputs.end());
-  touched.insert(touched.end(), {dy, custom.output, custom.saved});
+  // What backward does not read need not live that long, and is not shown to it.
+  const BackwardNeeds needs = node.op->backward_needs();
+  std::vector<Ref> touched = grad_inputs;
+  touched.insert(touched.end(), {dy, custom.saved});
+  if (needs.inputs) touched.insert(touched.end(), custom.inputs.begin(), custom.inputs.end());
+  if (needs.output) touched.push_back(custom.output);
   std::vector<const float*> inputs(custom.inputs.size()), parameters(custom.parameters.size());
   std::vector<float*> to_inputs(grad_inputs.size()), to_parameters(grad_parameters.size());
   lowering.emit(node.name + " backward", touched, [=](const Frame& frame) mutable {
-    resolve(custom.inputs, frame, inputs);
+    if (needs.inputs) resolve(custom.inputs, frame, inputs);
     resolve(custom.parameters, frame, parameters);
     for (size_t i = 0; i < grad_inputs.size(); ++i) {
       to_inputs[i] = grad_inputs[i] ? grad_inputs[i].in(frame) : nullptr;
@@ -116,7 +119,7 @@ void backward(Lowering& lowering, const Group& group) {
                          .input_shapes = custom.shapes,
                          .inputs = inputs,
                          .parameters = parameters,
-                         .output = custom.output.in(frame),
+                         .output = needs.output ? custom.output.in(frame) : nullptr,
                          .saved = custom.saved.in(frame),
                          .grad_output = dy.in(frame),
                          .grad_inputs = to_inputs,
