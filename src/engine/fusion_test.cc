@@ -1,0 +1,223 @@
+// Which nodes run as one kernel. A group is told by the names of its nodes, main node first:
+// "dense_1+add_1+relu_1".
+#include "engine/fusion.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "engine/plan_testing.h"
+
+namespace starling {
+namespace {
+
+using testing::ElementsAre;
+using testing_plans::expect_close;
+using testing_plans::Rig;
+
+OperatorPtr dense(int64_t units = 4) {
+  return std::make_shared<DenseOp>(DenseOp::Options{.units = units});
+}
+OperatorPtr conv(int64_t filters = 4) {
+  return std::make_shared<Conv2dOp>(Conv2dOp::Options{
+      .filters = filters, .window = {.kernel_h = 3, .kernel_w = 3, .same = true}});
+}
+OperatorPtr activation(ActivationKind kind) { return std::make_shared<ActivationOp>(kind, 0.1f); }
+OperatorPtr relu() { return activation(ActivationKind::kRelu); }
+OperatorPtr pool(Pool2dOp::Mode mode) {
+  return std::make_shared<Pool2dOp>(
+      mode, Window{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2});
+}
+OperatorPtr max_pool() { return pool(Pool2dOp::Mode::kMax); }
+OperatorPtr batch_norm() { return std::make_shared<BatchNormOp>(BatchNormOp::Options{}); }
+OperatorPtr add() { return std::make_shared<AddOp>(); }
+
+Graph chain(const Shape& input, const std::vector<OperatorPtr>& operators) {
+  Graph graph;
+  ValueId x = graph.add_input(input);
+  for (const OperatorPtr& op : operators) x = graph.add(op, {x});
+  return graph;
+}
+Graph image_chain(const std::vector<OperatorPtr>& operators) { return chain({4, 4, 4}, operators); }
+
+std::vector<std::string> groups(const Graph& graph, bool enabled = true) {
+  std::vector<std::string> result;
+  for (const Group& group : fuse(graph, enabled)) {
+    std::string text = graph.node(group.main).name;
+    if (group.residual >= 0) text += "+" + graph.node(group.residual).name;
+    if (group.activation >= 0) text += "+" + graph.node(group.activation).name;
+    result.push_back(text);
+  }
+  return result;
+}
+
+TEST(Fusion, ActivationsToldByTheirOutputRideWithAProduct) {
+  for (const ActivationKind kind : {ActivationKind::kRelu, ActivationKind::kLeakyRelu,
+                                    ActivationKind::kSigmoid, ActivationKind::kTanh}) {
+    const std::string name = activation_name(kind);
+    EXPECT_THAT(groups(chain({3}, {dense(), activation(kind), dense()})),
+                ElementsAre("dense_1+" + name + "_1", "dense_2"));
+    EXPECT_THAT(groups(image_chain({conv(), activation(kind), conv()})),
+                ElementsAre("conv2d_1+" + name + "_1", "conv2d_2"));
+  }
+}
+
+// Its derivative needs the value before it, which fusion would not keep.
+TEST(Fusion, GeluStaysAlone) {
+  const ActivationKind gelu = ActivationKind::kGelu;
+  EXPECT_THAT(groups(chain({3}, {dense(), activation(gelu)})), ElementsAre("dense_1", "gelu_1"));
+  EXPECT_THAT(groups(image_chain({conv(), activation(gelu)})), ElementsAre("conv2d_1", "gelu_1"));
+}
+
+TEST(Fusion, OnlyTheFirstOfTwoActivationsRides) {
+  EXPECT_THAT(groups(chain({3}, {dense(), relu(), activation(ActivationKind::kTanh)})),
+              ElementsAre("dense_1+relu_1", "tanh_1"));
+}
+
+TEST(Fusion, ResidualRidesWithTheLastConvolution) {
+  Graph graph;
+  const ValueId x = graph.add_input({4, 4, 4});
+  const ValueId a = graph.add(relu(), {graph.add(conv(), {x})});
+  const ValueId b = graph.add(conv(), {a});
+  graph.add(relu(), {graph.add(add(), {a, b})});
+  EXPECT_THAT(groups(graph), ElementsAre("conv2d_1+relu_1", "conv2d_2+add_1+relu_2"));
+  const Group last = fuse(graph).back();
+  EXPECT_EQ(last.residual_input, a);
+  EXPECT_EQ(last.output, graph.output());
+  EXPECT_EQ(last.inputs, std::vector<ValueId>{a});
+}
+
+TEST(Fusion, ResidualWithAProjectionRidesWithTheProductThatComesLast) {
+  Graph graph;
+  const ValueId x = graph.add_input({4, 4, 4});
+  const ValueId along = graph.add(conv(), {x}, "along");
+  const ValueId through = graph.add(conv(), {x}, "through");
+  graph.add(add(), {along, through});
+  EXPECT_THAT(groups(graph), ElementsAre("along", "through+add_1"));
+}
+
+TEST(Fusion, ResidualThatIsNotThereYetDoesNotRide) {
+  Graph graph;
+  const ValueId x = graph.add_input({4});
+  const ValueId early = graph.add(dense(), {x});
+  const ValueId late = graph.add(activation(ActivationKind::kGelu), {x});
+  graph.add(relu(), {graph.add(add(), {early, late})});
+  EXPECT_THAT(groups(graph), ElementsAre("dense_1", "gelu_1", "add_1+relu_1"));
+}
+
+TEST(Fusion, BatchNormTakesReluAndNothingElse) {
+  EXPECT_THAT(groups(image_chain({batch_norm(), relu(), conv()})),
+              ElementsAre("batch_norm_1+relu_1", "conv2d_1"));
+  EXPECT_THAT(groups(image_chain({batch_norm(), activation(ActivationKind::kTanh)})),
+              ElementsAre("batch_norm_1", "tanh_1"));
+}
+
+TEST(Fusion, ReluBeforeAMaxPoolGoesWithThePool) {
+  EXPECT_THAT(groups(image_chain({relu(), max_pool()})), ElementsAre("max_pool2d_1+relu_1"));
+  EXPECT_THAT(groups(image_chain({conv(), relu(), max_pool()})),
+              ElementsAre("conv2d_1", "max_pool2d_1+relu_1"));
+  EXPECT_THAT(groups(image_chain({batch_norm(), relu(), max_pool()})),
+              ElementsAre("batch_norm_1", "max_pool2d_1+relu_1"));
+}
+
+// They don't commute with the pool, or not with this one.
+TEST(Fusion, OtherPoolsAndActivationsStayApart) {
+  const OperatorPtr average = pool(Pool2dOp::Mode::kAverage);
+  EXPECT_THAT(groups(image_chain({conv(), relu(), average})),
+              ElementsAre("conv2d_1+relu_1", "average_pool2d_1"));
+  EXPECT_THAT(groups(image_chain({activation(ActivationKind::kTanh), max_pool()})),
+              ElementsAre("tanh_1", "max_pool2d_1"));
+}
+
+TEST(Fusion, NothingRidesWhereAValueHasTwoReaders) {
+  Graph product;  // the product is read by the relu and by the add
+  const ValueId z = product.add(dense(), {product.add_input({4})});
+  product.add(add(), {product.add(relu(), {z}), z});
+  EXPECT_THAT(groups(product), ElementsAre("dense_1", "relu_1", "add_1"));
+
+  Graph twice;  // the add reads the product as both of its inputs
+  const ValueId y = twice.add(dense(), {twice.add_input({4})});
+  twice.add(add(), {y, y});
+  EXPECT_THAT(groups(twice), ElementsAre("dense_1", "add_1"));
+
+  Graph pooled;  // the relu is read by the pool and by the convolution: it may ride with what makes
+                 // it
+  const ValueId r = pooled.add(relu(), {pooled.add(conv(), {pooled.add_input({4, 4, 4})})});
+  const ValueId a = pooled.add(max_pool(), {r});
+  const ValueId b = pooled.add(pool(Pool2dOp::Mode::kAverage), {r});
+  pooled.add(add(), {a, b});
+  EXPECT_THAT(groups(pooled),
+              ElementsAre("conv2d_1+relu_1", "max_pool2d_1", "average_pool2d_1", "add_1"));
+}
+
+TEST(Fusion, TheOutputOfTheGraphIsAlwaysMade) {
+  Graph graph = chain({3}, {dense(), relu(), dense()});
+  graph.set_output(graph.node(0).output);
+  EXPECT_THAT(groups(graph), ElementsAre("dense_1", "relu_1", "dense_2"));
+
+  Graph pooled = image_chain({conv(), relu(), max_pool()});
+  pooled.set_output(pooled.node(1).output);
+  EXPECT_THAT(groups(pooled), ElementsAre("conv2d_1+relu_1", "max_pool2d_1"));
+}
+
+TEST(Fusion, DisabledLeavesEveryNodeAlone) {
+  EXPECT_THAT(groups(image_chain({conv(), relu(), max_pool()}), false),
+              ElementsAre("conv2d_1", "relu_1", "max_pool2d_1"));
+}
+
+// Every node is in exactly one group, and a group runs after those that make what it reads.
+TEST(Fusion, GroupsCanRunInTheirOrder) {
+  Graph graph;
+  const ValueId x = graph.add_input({4, 4, 4});
+  const ValueId a = graph.add(relu(), {graph.add(batch_norm(), {graph.add(conv(), {x})})});
+  const ValueId p = graph.add(max_pool(), {graph.add(relu(), {graph.add(conv(), {a})})});
+  const ValueId q = graph.add(max_pool(), {a});
+  graph.add(relu(), {graph.add(add(), {p, graph.add(conv(), {q})})});
+  std::vector<bool> made(graph.values().size(), false), ran(graph.nodes().size(), false);
+  made[static_cast<size_t>(x)] = true;
+  for (const Group& group : fuse(graph)) {
+    for (const ValueId input : group.inputs) EXPECT_TRUE(made[static_cast<size_t>(input)]);
+    EXPECT_TRUE(group.residual < 0 || made[static_cast<size_t>(group.residual_input)]);
+    made[static_cast<size_t>(group.output)] = true;
+    for (const int node : {group.main, group.activation, group.residual}) {
+      if (node < 0) continue;
+      EXPECT_FALSE(ran[static_cast<size_t>(node)]);
+      ran[static_cast<size_t>(node)] = true;
+    }
+  }
+  for (size_t node = 0; node < ran.size(); ++node)
+    EXPECT_TRUE(ran[node]) << graph.node(static_cast<int>(node)).name;
+}
+
+// A layer whose parameters are frozen still passes gradients through whatever it is fused with.
+TEST(Fusion, FrozenLayersPassGradientsThrough) {
+  for (int frozen = 0; frozen < 6; ++frozen) {
+    SCOPED_TRACE(frozen);
+    Graph graph;
+    int index = 0;
+    const auto layer = [&](OperatorPtr op, ValueId from) {
+      return graph.add(std::move(op), {from}, "", index++ != frozen);
+    };
+    const ValueId x = graph.add_input({4, 4, 4});
+    const ValueId a = graph.add(relu(), {layer(conv(), x)});                             // 0
+    const ValueId b = graph.add(add(), {a, layer(conv(), a)});                           // 1
+    const ValueId c = graph.add(relu(), {layer(batch_norm(), graph.add(relu(), {b}))});  // 2
+    const ValueId d = graph.add(max_pool(), {graph.add(relu(), {layer(conv(), c)})});    // 3
+    const ValueId e = graph.add(std::make_shared<ReshapeOp>(std::nullopt), {d});
+    const ValueId f = graph.add(activation(ActivationKind::kTanh), {layer(dense(6), e)});  // 4
+    layer(dense(5), f);                                                                    // 5
+    Rig rig(graph, softmax_cross_entropy(), 3);
+    for (const bool input_gradients : {false, true}) {
+      const Rig::Outcome expected = rig.run_reference(true, input_gradients);
+      const Rig::Outcome actual = rig.run_plan({.input_gradients = input_gradients});
+      expect_close(actual.gradients, expected.gradients, 1e-4f, "gradients");
+      if (input_gradients)
+        expect_close(actual.input_gradient, expected.input_gradient, 1e-4f, "input gradient");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace starling
