@@ -94,13 +94,14 @@ TEST_F(CommandTest, ResumeAfterSigtermGivesTheSameWeights) {
   constexpr int kEpochs = 60;
   const std::string epochs = fmt::format("training.epochs={}", kEpochs);
   done({"train", "cnn.toml", "--set", epochs, "--run-dir", "whole"});
-  std::mt19937 random(testing::UnitTest::GetInstance()->random_seed());
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
   for (int attempt = 0; attempt < 3; ++attempt) {
     const std::string run = fmt::format("stopped{}", attempt);
     std::vector<std::string> arguments = {"train",     "cnn.toml", "--set",   epochs,
                                           "--run-dir", run,        "--lanes", "2"};
     const int epoch = std::uniform_int_distribution(1, 8)(random);
-    SCOPED_TRACE(fmt::format("stopped after epoch {}", epoch));
+    SCOPED_TRACE(fmt::format("seed {}, stopped after epoch {}", seed, epoch));
     {
       // One page of lines is about 40 epochs: the run can't end before the signal.
       Process process = start(arguments);
@@ -148,9 +149,11 @@ TEST_F(CommandTest, SecondSignalEndsAtOnce) {
   write_cnn_job();
   Process process = start({"train", "cnn.toml", "--set", "training.epochs=60"});
   ASSERT_TRUE(process.wait_for_line("epoch 1/60"));
-  // The run is held up by its full pipe, the first handler too: the second signal is another one.
+  // Frozen, so that it can't end between the two.
+  process.signal(SIGSTOP);
   process.signal(SIGTERM);
   process.signal(SIGINT);
+  process.signal(SIGCONT);
   const int code = process.wait();
   EXPECT_TRUE(code == 128 + SIGINT || code == 128 + SIGTERM) << code << process.error();
 }

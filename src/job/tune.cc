@@ -35,6 +35,9 @@ class Tuner {
     for (uint64_t count = 1; count <= std::min<uint64_t>(16, job_.training.batch); count *= 2) {
       measure(count, best_micro);
     }
+    // Fewer shards leave room for a larger micro-batch.
+    const TuneCandidate quickest = best();
+    for (const uint64_t factor : {2, 4}) measure(quickest.shards, quickest.micro_batch * factor);
     std::stable_sort(candidates_.begin(), candidates_.end(), [](const auto& a, const auto& b) {
       return a.samples_per_s > b.samples_per_s;
     });
