@@ -10,6 +10,7 @@
 // throws Error that names the layer and both shapes.
 #pragma once
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,6 +45,9 @@ class Layer {
  public:
   // A layer of one operator: a user's own, for instance.
   Layer(std::shared_ptr<const Operator> op);  // NOLINT: meant to convert
+  template <std::derived_from<Operator> Op>
+  Layer(std::shared_ptr<Op> op)  // NOLINT: meant to convert
+      : Layer(std::shared_ptr<const Operator>(std::move(op))) {}
 
   Symbol operator()(const Symbol& x) const;
 
