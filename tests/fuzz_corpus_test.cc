@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ const std::vector<Target> kTargets = {
 struct Seed {
   Target target;
   std::filesystem::path path;
+
+  friend std::ostream& operator<<(std::ostream& out, const Seed& seed) {
+    return out << seed.path.filename().string();
+  }
 };
 
 std::filesystem::path corpus() {

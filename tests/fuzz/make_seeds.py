@@ -132,6 +132,46 @@ def safetensors_seeds():
     w("bad_trailing", safetensors(two, bytes(13)))
 
 
+LAYER = "[[model.layers]]\ntype = \"dense\"\nunits = 4\n"
+
+
+def job_seeds():
+    w = lambda name, text: write("fuzz_job", name, text.encode() if isinstance(text, str) else text)
+    examples = pathlib.Path(__file__).parent.parent.parent / "examples"
+    for path in sorted(examples.glob("*.toml")):
+        lines = (line.split(" #")[0].rstrip() for line in path.read_text().splitlines())
+        w("good_" + path.stem, "\n".join(line for line in lines if line and line[0] != "#") + "\n")
+    w("good_small", LAYER)
+    w("good_set", LAYER + "\0training.epochs=5")
+    w("good_set_text", LAYER + "\0name=\"a b\"")
+    w("good_escapes", 'name = "a\\u0001\\"\\\\é"\n' + LAYER)
+    w("good_every_section", "[data]\nsource = \"synthetic\"\nfeatures = [2, 2]\n[training.early_stopping]\n"
+      "[training.save_best]\n[optimizer.schedule]\nname = \"step\"\nmilestones = [1, 2]\n[checkpoint]\nkeep = 1\n" + LAYER)
+    w("bad_empty", "")
+    w("bad_not_toml", "a = = 1")
+    w("bad_unclosed", 'name = "')
+    w("bad_utf8", b'name = "\xff\xfe"\n' + LAYER.encode())
+    w("bad_unknown_key", "sede = 1\n" + LAYER)
+    w("bad_type", 'seed = "many"\n' + LAYER)
+    w("bad_negative", "[training]\nbatch = -1\n" + LAYER)
+    w("bad_huge", "[training]\nbatch = 9223372036854775807\n" + LAYER)
+    w("bad_nan", "[optimizer]\nlearning_rate = nan\n" + LAYER)
+    w("bad_infinite", "[optimizer]\nlearning_rate = inf\n" + LAYER)
+    w("bad_date", "seed = 2020-01-01T00:00:00Z\n" + LAYER)
+    w("bad_section_as_value", "training = 3\n" + LAYER)
+    w("bad_layers_as_value", "[model]\nlayers = 3\n")
+    w("bad_layers_mixed", "[model]\nlayers = [3, {}]\n")
+    w("bad_deep_layers", "[model]\nlayers = " + "[{type = \"sequence\", layers = " * 40 + "[]" + "}]" * 40 + "\n")
+    w("bad_deep_arrays", "a = " + "[" * 2000)
+    w("bad_deep_keys", ".".join("a" * 300) + " = 1\n")
+    w("bad_shape", "[model]\ninput = [0, -1, 99999999999]\n" + LAYER)
+    w("bad_set_key", LAYER + "\0a.b.c=1")
+    w("bad_set_no_value", LAYER + "\0training.epochs=")
+    w("bad_set_no_key", LAYER + "\0=1")
+    w("bad_set_two_lines", LAYER + "\0seed=1\nlanes=2")
+
+
 idx_seeds()
 npy_seeds()
 safetensors_seeds()
+job_seeds()
