@@ -62,6 +62,11 @@ std::vector<Shape> Graph::input_shapes(const Node& node) const {
 
 Graph Graph::cut(int first, int last, std::vector<ValueId>& leaving,
                  std::optional<ValueId> output) const {
+  if (first < 0 || first >= last || last > static_cast<int>(nodes_.size())) {
+    throw input_error(fmt::format("nodes {} to {} can't be cut out of a graph of {} nodes", first,
+                                  last - 1, nodes_.size()),
+                      "give the first node, and one past the last");
+  }
   Graph part;
   std::map<ValueId, ValueId> inside;  // of this graph → of the part
   for (int index = first; index < last; ++index) {

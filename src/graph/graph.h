@@ -54,7 +54,7 @@ class Graph {
 
   // Nodes first … last−1 as a graph of their own. Its inputs are the values that come from
   // outside, in the order of first use; its output is the one value that is used outside.
-  // Throws Error when there is not exactly one.
+  // Throws Error when there is not exactly one, and when there are no such nodes.
   Graph subgraph(int first, int last) const;
   // The same with a given output, whatever else is read outside.
   Graph subgraph(int first, int last, ValueId output) const;

@@ -86,7 +86,15 @@ TEST(Subgraph, RefusesACutThroughAResidual) {
   const ValueId b = graph.add(dense(4), {a});
   graph.add(std::make_shared<AddOp>(), {a, b});
   EXPECT_THROW(graph.subgraph(0, 2), Error);
-  EXPECT_NO_THROW(graph.subgraph(0, 3 + 1));
+  EXPECT_NO_THROW(graph.subgraph(0, 3));
+}
+
+TEST(Subgraph, RefusesNodesThatAreNotThere) {
+  const Graph graph = two_layers();
+  EXPECT_NO_THROW(graph.subgraph(0, 3));
+  EXPECT_THROW(graph.subgraph(0, 4), Error);
+  EXPECT_THROW(graph.subgraph(-1, 2), Error);
+  EXPECT_THROW(graph.subgraph(2, 2), Error);
 }
 
 }  // namespace
