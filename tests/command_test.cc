@@ -94,7 +94,7 @@ TEST_F(CommandTest, ResumeAfterSigtermGivesTheSameWeights) {
   constexpr int kEpochs = 60;
   const std::string epochs = fmt::format("training.epochs={}", kEpochs);
   done({"train", "cnn.toml", "--set", epochs, "--run-dir", "whole"});
-  const unsigned seed = std::random_device{}();
+  constexpr unsigned seed = 20261115;  // where it stops within the epoch differs from run to run
   std::mt19937 random(seed);
   for (int attempt = 0; attempt < 3; ++attempt) {
     const std::string run = fmt::format("stopped{}", attempt);

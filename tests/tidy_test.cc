@@ -59,6 +59,7 @@ const std::map<std::string_view, Skips> kSkips = {
     {"src/base/atomic_file_test.cc", {2, "a disk that fills up is mounted, which needs root"}},
     {"src/observe/run_log_test.cc", {1, "a disk that fills up is mounted, which needs root"}},
     {"src/train/checkpoint_test.cc", {1, "a disk that fills up is mounted, which needs root"}},
+    {"tests/command_bad_input_test.cc", {2, "a disk that fills up is mounted, which needs root"}},
 };
 
 struct File {

@@ -1,5 +1,6 @@
 // Convolutions: oneDNN's, channels-last, on weights packed once per update. The weight gradient
 // comes out in oneDNN's own layout; it is put back into the canonical one and added there.
+#include "base/isa.h"
 #include "engine/lowering.h"
 #include "engine/post_ops.h"
 #include "engine/primitive_kernel.h"
@@ -67,10 +68,16 @@ Ref packed_weights(const Lowering& lowering, const Node& node, const Geometry& g
   return lowering.resources.packed.require(offset, g.weights_plain, wanted);
 }
 
+// oneDNN 2.6 adds a residual wrongly to channels-last convolutions on SSE4: there it is a pass of
+// its own.
+bool rides_along(const Group& group) { return group.residual < 0 || isa_name() != "sse4"; }
+
 void forward(Lowering& lowering, const Group& group) {
   const Node& node = lowering.node(group);
   const Geometry g = geometry_of(lowering, group);
-  const auto description = forward_description(g, group_attributes(lowering, group, g.dst));
+  Group inside = group;
+  if (!rides_along(group)) inside.residual = inside.activation = -1;
+  const auto description = forward_description(g, group_attributes(lowering, inside, g.dst));
   const Ref x = lowering.value_operand(group.inputs[0], node.name + " input");
   const Ref y = lowering.make_value(group.output);
   BoundPrimitive convolution{dnnl::convolution_forward(description)};
@@ -79,11 +86,14 @@ void forward(Lowering& lowering, const Group& group) {
                    packed_weights(lowering, node, g, description.weights_desc()));
   if (g.bias) convolution.bind(DNNL_ARG_BIAS, g.bias, lowering.weights(node, 1));
   convolution.bind(DNNL_ARG_DST, g.dst, y);
-  bind_group(lowering, group, g.dst, convolution);
+  bind_group(lowering, inside, g.dst, convolution);
   convolution.bind_scratchpad(description.scratchpad_desc());
-  const Ref residual = group.residual >= 0 ? lowering.value(group.residual_input) : Ref{};
+  const Ref residual = inside.residual >= 0 ? lowering.value(inside.residual_input) : Ref{};
   lowering.emit(std::make_unique<PrimitiveKernel>(node.name + " forward", std::move(convolution)),
                 {x, y, residual});
+  if (!rides_along(group)) {
+    emit_epilogue(lowering, group, y, lowering.rows() * g.out_pixels, g.filters, false);
+  }
 }
 
 void lower_weight_gradient(Lowering& lowering, const Group& group, const Geometry& g, const Ref& dz,

@@ -5,7 +5,6 @@
 #include "engine/post_ops.h"
 #include "engine/primitive_kernel.h"
 #include "tensor/gemm.h"
-#include "tensor/kernels.h"
 
 namespace starling {
 namespace {
@@ -61,19 +60,7 @@ void gemm_forward(Lowering& lowering, const Group& group) {
   const Ref y = lowering.make_value(group.output);
   emit_gemm(lowering, node.name + " forward", {s.rows, s.out, s.in}, {x, s.in, 1},
             {gemm_weights(lowering, node), 1, s.in}, y, false, false);
-  const bool has_bias = node.parameters.size() > 1, activate = group.activation >= 0;
-  if (!has_bias && !activate && group.residual < 0) return;
-  const Ref bias = has_bias ? lowering.weights(node, 1) : Ref{};
-  const Ref residual = group.residual >= 0 ? lowering.value(group.residual_input) : Ref{};
-  const auto* op =
-      activate ? static_cast<const ActivationOp*>(lowering.graph.node(group.activation).op.get())
-               : nullptr;
-  const Elementwise kind = op ? static_cast<Elementwise>(op->activation) : Elementwise::kRelu;
-  const float slope = op ? op->slope : 0;
-  lowering.emit(node.name + " bias, activation", {y, residual}, [=](const Frame& frame) {
-    bias_activate(s.rows, s.out, bias ? bias.in(frame) : nullptr,
-                  residual ? residual.in(frame) : nullptr, activate, kind, slope, y.in(frame));
-  });
+  emit_epilogue(lowering, group, y, s.rows, s.out, node.parameters.size() > 1);
 }
 
 void gemm_weight_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz,

@@ -210,6 +210,26 @@ const Family& family_of(const Operator& op) {
   return kCustomFamily;
 }
 
+void emit_epilogue(Lowering& lowering, const Group& group, const Ref& y, int64_t rows,
+                   int64_t columns, bool with_bias) {
+  const Node& node = lowering.node(group);
+  const bool activate = group.activation >= 0;
+  if (!with_bias && !activate && group.residual < 0) return;
+  const Ref bias = with_bias ? lowering.weights(node, 1) : Ref{};
+  const Ref residual = group.residual >= 0 ? lowering.value(group.residual_input) : Ref{};
+  Elementwise kind = Elementwise::kRelu;
+  float slope = 0;
+  if (activate) {
+    const auto& op = static_cast<const ActivationOp&>(*lowering.graph.node(group.activation).op);
+    kind = static_cast<Elementwise>(op.activation);
+    slope = op.slope;
+  }
+  lowering.emit(node.name + " bias, activation", {y, residual}, [=](const Frame& frame) {
+    bias_activate(rows, columns, bias ? bias.in(frame) : nullptr,
+                  residual ? residual.in(frame) : nullptr, activate, kind, slope, y.in(frame));
+  });
+}
+
 Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64_t columns) {
   const Node& node = lowering.node(group);
   const bool has_bias =

@@ -112,6 +112,11 @@ const Family& family_of(const Operator& op);
 // is the product's output.
 Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64_t columns);
 
+// What rides along with a product, as a pass of its own over its output y (`rows` × `columns`):
+// the bias if `with_bias`, the residual and the activation.
+void emit_epilogue(Lowering& lowering, const Group& group, const Ref& y, int64_t rows,
+                   int64_t columns, bool with_bias);
+
 // Whether oneDNN multiplies bf16 on this machine by anything better than its reference code.
 bool bf16_is_native();
 

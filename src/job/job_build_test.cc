@@ -53,9 +53,13 @@ TEST(JobBuild, BuildsEveryTypeOfLayer) {
 TEST(JobBuild, OptionsReachTheLayers) {
   const Model model = build_model(
       job_of(
-          R"({type = "conv2d", name = "first", filters = 6, kernel = [3, 1], stride = 2, padding = "same", groups = 2, bias = false, activation = "leaky_relu", slope = 0.3, initializer = "he_normal", frozen = true},
+          R"({type = "conv2d", name = "first", filters = 6, kernel = [3, 1], stride = 2, )"
+          R"(padding = "same", groups = 2, bias = false, activation = "leaky_relu", slope = 0.3, )"
+          R"(initializer = "he_normal", frozen = true},
                 {type = "max_pool2d", window = 2, stride = 1},
-                {type = "residual", activation = "relu", layers = [{type = "batch_norm", momentum = 0.2}], shortcut = [{type = "dropout", rate = 0.5}]})"),
+                {type = "residual", activation = "relu", )"
+          R"(layers = [{type = "batch_norm", momentum = 0.2}], )"
+          R"(shortcut = [{type = "dropout", rate = 0.5}]})"),
       {8, 8, 2});
   const auto nodes = model.graph().nodes();
   const auto& conv = dynamic_cast<const Conv2dOp&>(*nodes[0].op);
