@@ -1,5 +1,5 @@
-// How it goes, with a · b cut into blocks of kDepth along k:
-//   a's block is packed into strips of kRows rows, k by k;
+// How it goes, with a · b cut into equal blocks of at most kDepth along k:
+//   a's block is packed into equal strips of at most kRows rows, k by k;
 //   b's block is packed into strips of kStrip columns, k by k, a group of strips at a time, so that
 //   memory is read in order whichever way the matrix lies;
 //   the tile kernel multiplies one strip of each into kRows × kStrip sums in registers.
@@ -20,7 +20,7 @@
 namespace starling {
 namespace {
 
-constexpr int64_t kDepth = 256;    // of a block along k: a strip of b (16 KiB) stays in L1
+constexpr int64_t kDepth = 320;    // of a block along k: a strip of b (20 KiB) stays in L1
 constexpr int64_t kStrip = 16;     // columns of a strip of b
 constexpr int64_t kRows = 6;       // rows of a strip of a: 6 × 16 sums are 12 AVX2 registers
 constexpr int64_t kGroup = 512;    // columns of b packed at a time: kDepth × kGroup stays in L2
@@ -30,6 +30,15 @@ constexpr int64_t kDotWork = 256;  // m · n up to which dot products need no pa
 // A strip of b has a line more than it needs: strips of 16 KiB would all fall on the same few sets
 // of the caches.
 constexpr int64_t strip_floats(int64_t depth) { return (depth + 1) * kStrip; }
+
+// Blocks and strips are of equal size, give or take one: a short one at the end would cost nearly
+// as much as a whole one.
+constexpr int64_t depth_of(int64_t k) {
+  const int64_t blocks = (k + kDepth - 1) / kDepth;
+  return blocks == 0 ? 0 : (k + blocks - 1) / blocks;
+}
+constexpr int64_t row_strips(int64_t m) { return (m + kRows - 1) / kRows; }
+constexpr int64_t strip_begin(int64_t m, int64_t strip) { return strip * m / row_strips(m); }
 
 int64_t round_up_to(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
@@ -179,15 +188,19 @@ void pack_b(const MatrixView& b, int64_t depth, int64_t columns, float* to) {
   }
 }
 
-// Packs a's rows in strips of kRows (the last has fewer), each k by k.
+// Packs a's rows strip by strip, each k by k.
 void pack_a(const MatrixView& a, int64_t m, int64_t depth, float* to) {
-  for (int64_t i = 0; i < m; i += kRows) {
-    const int64_t rows = std::min(kRows, m - i);
+  for (int64_t strip = 0; strip < row_strips(m); ++strip) {
+    const int64_t i = strip_begin(m, strip), rows = strip_begin(m, strip + 1) - i;
     const float* from = a.data + i * a.row_stride;
-    float* strip = to + i * depth;
+    if (a.column_stride == 1) {
+      pack_strip_transposed({from, 1, a.row_stride}, depth, rows, rows, to + i * depth);
+      continue;
+    }
     for (int64_t k = 0; k < depth; ++k) {
-      for (int64_t r = 0; r < rows; ++r)
-        strip[k * rows + r] = from[r * a.row_stride + k * a.column_stride];
+      for (int64_t r = 0; r < rows; ++r) {
+        to[i * depth + k * rows + r] = from[r + k * a.column_stride];
+      }
     }
   }
 }
@@ -197,9 +210,10 @@ void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, b
   // Columns beyond the last whole strip are read as a strip too: only packed memory has them.
   const bool in_place = b.column_stride == 1 && s.m < kPackRows;
   float* const packed_a = scratch;
-  float* const packed_b = scratch + round_up_to(s.m * std::min(s.k, kDepth), kStrip);
-  for (int64_t k = 0; k < s.k; k += kDepth) {
-    const int64_t depth = std::min(kDepth, s.k - k);
+  const int64_t most = depth_of(s.k);
+  float* const packed_b = scratch + round_up_to(s.m * most, kStrip);
+  for (int64_t k = 0; k < s.k; k += most) {
+    const int64_t depth = std::min(most, s.k - k);
     pack_a({a.data + k * a.column_stride, a.row_stride, a.column_stride}, s.m, depth, packed_a);
     const bool add = accumulate || k > 0;
     for (int64_t group = 0; group < s.n; group += kGroup) {
@@ -215,9 +229,10 @@ void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, b
         const float* strip =
             j < whole ? block.data + j : packed_b + (j - whole) / kStrip * strip_floats(depth);
         const int64_t stride = j < whole ? block.row_stride : kStrip;
-        for (int64_t i = 0; i < s.m; i += kRows) {
-          any_tile(std::min(kRows, s.m - i), depth, packed_a + i * depth, strip, stride, add,
-                   c + i * s.n + group + j, s.n, std::min(kStrip, columns - j));
+        for (int64_t r = 0; r < row_strips(s.m); ++r) {
+          const int64_t i = strip_begin(s.m, r), rows = strip_begin(s.m, r + 1) - i;
+          any_tile(rows, depth, packed_a + i * depth, strip, stride, add, c + i * s.n + group + j,
+                   s.n, std::min(kStrip, columns - j));
         }
       }
     }
@@ -312,7 +327,7 @@ namespace starling {
 HWY_EXPORT(gemm_target);
 
 size_t gemm_scratch_floats(const GemmShape& shape) {
-  const int64_t depth = std::min(shape.k, kDepth);
+  const int64_t depth = depth_of(shape.k);
   const int64_t columns = round_up_to(std::min(shape.n, kGroup), kStrip);
   return static_cast<size_t>(round_up_to(shape.m * depth, kStrip) +
                              columns / kStrip * strip_floats(depth));
