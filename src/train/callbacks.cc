@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -22,13 +23,15 @@ class Best {
   // Throws Error when the record has no such value.
   bool improves(const EpochRecord& record, double min_delta) {
     const double now = record.value(name_);
-    if (std::isnan(now)) {
+    const auto has_name = [&](const auto& value) { return value.first == name_; };
+    if (std::none_of(record.values.begin(), record.values.end(), has_name)) {
       std::string known;
       for (const auto& [name, value] : record.values) known += (known.empty() ? "" : ", ") + name;
       throw input_error(
           fmt::format("a callback watches \"{}\", which this run does not have", name_),
           fmt::format("it has: {}; values that begin with val_ need validation data", known));
     }
+    // A value that is not a number compares as no better.
     const bool better = lower_ ? now < value_ - min_delta : now > value_ + min_delta;
     if (better) value_ = now;
     return better;
@@ -71,6 +74,7 @@ class EarlyStopping final : public Callback {
   }
   void restore(const CallbackState& state) override {
     const size_t space = state.text.find(' ');
+    if (space == std::string::npos) return;  // the run before had another callback in this place
     double value = best_.value();
     std::from_chars(state.text.data(), state.text.data() + space, waited_);
     std::from_chars(state.text.data() + space + 1, state.text.data() + state.text.size(), value);
