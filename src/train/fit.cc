@@ -98,6 +98,7 @@ void FitLoop::begin_ledger() {
 bool FitLoop::run_epoch() {
   const uint64_t steps = loader_.steps_per_epoch();
   loader_.start_epoch(cursor_.epoch, cursor_.step_in_epoch);
+  impl_.any_executor();  // refreshes packed copies: a callback may have changed the weights
   epoch_begin_ = Clock::now();
   epoch_seconds_ = 0;
   epoch_samples_ = 0;
