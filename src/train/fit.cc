@@ -74,9 +74,9 @@ History FitLoop::run() {
         executor_.options().shards));
   }
   for (const CallbackPtr& callback : options_.callbacks) callback->train_begin(trainer_);
-  while (cursor_.epoch < end_epoch_) {
+  while (!cursor_.ended && cursor_.epoch < end_epoch_) {
     if (!run_epoch()) break;
-    if (!finish_epoch()) break;
+    finish_epoch();
   }
   if (store_) {
     save_now();
@@ -147,7 +147,7 @@ void FitLoop::run_step() {
   impl_.summary.training_seconds += seconds;
 }
 
-bool FitLoop::finish_epoch() {
+void FitLoop::finish_epoch() {
   const data::LedgerEntry entry = ledger_.finish();
   impl_.summary.samples_unique += entry.unique;
   impl_.summary.samples_duplicated += entry.duplicated;
@@ -177,11 +177,10 @@ bool FitLoop::finish_epoch() {
   cursor_.step_in_epoch = 0;
   cursor_.sums = no_sums(names.size());
   begin_ledger();
-  bool go_on = true;
-  for (const CallbackPtr& callback : options_.callbacks)
-    go_on = callback->epoch_end(trainer_, record) && go_on;
+  for (const CallbackPtr& callback : options_.callbacks) {
+    if (!callback->epoch_end(trainer_, record)) cursor_.ended = true;
+  }
   if (options_.on_epoch) options_.on_epoch(record);
-  return go_on;
 }
 
 void FitLoop::tell_progress() const {

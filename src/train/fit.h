@@ -28,6 +28,7 @@ class FitLoop {
   struct Cursor {
     uint32_t epoch = 0;          // the one under way, counted over all fits
     uint64_t step_in_epoch = 0;  // steps done in it
+    bool ended = false;          // a callback has ended the run
     Sums sums;                   // of the epoch so far
   };
 
@@ -40,7 +41,7 @@ class FitLoop {
   bool run_epoch();  // false: stopped in the middle
   void run_step();
   void begin_ledger();
-  bool finish_epoch();  // false: a callback ends training
+  void finish_epoch();
   void tell_progress() const;
   void note(const std::string& text) const;
 

@@ -1,6 +1,9 @@
 // The part of FitLoop that saves and resumes.
 #include <fmt/format.h>
 
+#include <fstream>
+
+#include "base/atomic_file.h"
 #include "observe/history_json.h"
 #include "starling/error.h"
 #include "train/fit.h"
@@ -23,6 +26,22 @@ std::vector<std::byte> from_hex(const std::string& text) {
     bytes.push_back(static_cast<std::byte>(digit(text[i]) << 4 | digit(text[i + 1])));
   }
   return bytes;
+}
+
+// The run that stopped may have told of epochs that are computed again now: they are told once.
+// What is no entry (a line half written by a process that died) goes too.
+void keep_ledger_before(const std::filesystem::path& path, uint32_t epoch) {
+  std::ifstream file(path);
+  if (!file) return;
+  std::string kept, line;
+  while (std::getline(file, line)) {
+    const nlohmann::json entry = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (entry.is_object() && entry.contains("epoch") && entry["epoch"].is_number_integer() &&
+        entry["epoch"] < epoch) {
+      kept += line + '\n';
+    }
+  }
+  write_file_atomically(path, kept);
 }
 
 std::string callback_name(size_t index) { return fmt::format("callback/{}", index); }
@@ -59,6 +78,7 @@ Snapshot FitLoop::snapshot() const {
                        {"updates", impl_.state.step},
                        {"epoch", cursor_.epoch},
                        {"step_in_epoch", cursor_.step_in_epoch},
+                       {"ended", cursor_.ended},
                        {"job", job_fingerprint()},
                        {"sums",
                         {{"samples", cursor_.sums.samples},
@@ -94,10 +114,12 @@ void FitLoop::resume() {
         fmt::format("the manifest of {} lacks something: {}", loaded->path.string(), error.what()),
         "it was not written by this version of Starling; start anew without --resume");
   }
+  if (!options_.ledger.empty()) keep_ledger_before(options_.ledger, cursor_.epoch);
   impl_.summary.resumed_from = loaded->path.string();
   if (options_.on_resume) options_.on_resume(history_);
   note(fmt::format("resumed from {} (epoch {}, step {})", loaded->path.string(), cursor_.epoch + 1,
                    cursor_.step_in_epoch));
+  if (cursor_.ended) note("a callback had ended this run: it is not trained further");
 }
 
 void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
@@ -130,6 +152,8 @@ void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
   impl_.state.step = manifest.at("updates");
   cursor_.epoch = manifest.at("epoch");
   cursor_.step_in_epoch = manifest.at("step_in_epoch");
+  // Without callbacks nothing is left that could have ended it.
+  cursor_.ended = manifest.value("ended", false) && !options_.callbacks.empty();
   const nlohmann::json& sums = manifest.at("sums");
   cursor_.sums = {
       .samples = sums.at("samples"), .loss = sums.at("loss"), .metrics = sums.at("metrics")};
