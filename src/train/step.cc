@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cmath>
@@ -13,6 +14,10 @@ namespace {
 
 // Below this many floats an update takes less time than waking the lanes.
 constexpr size_t kAloneFloats = 32 * 1024;
+
+constexpr const char* kNonFiniteHint =
+    "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, or set "
+    "non_finite = \"skip\"; --resume goes on from the last checkpoint";
 
 }  // namespace
 
@@ -41,7 +46,7 @@ void TrainStep::for_blocks(Work work) {
 TrainStep::Result TrainStep::run(const BatchRows& batch, double rate) {
   const Sums& sums = executor_.gradient(batch);
   if (!std::isfinite(sums.loss)) {
-    if (policy_ == NonFinite::kStop) stop(batch, "the loss");
+    if (policy_ == NonFinite::kStop) stop_at_loss(batch);
     return {&sums, false};
   }
   UpdateSettings settings(optimizer_, rate, state_.step);
@@ -51,13 +56,16 @@ TrainStep::Result TrainStep::run(const BatchRows& batch, double rate) {
   if (optimizer_.clip_norm || policy_ == NonFinite::kSkip) {
     const double norm = sum_gradients();
     if (!std::isfinite(norm)) {
-      if (policy_ == NonFinite::kStop) stop(batch, "the gradient");
+      if (policy_ == NonFinite::kStop) stop_at_gradient();
       return {&sums, false};
     }
     if (optimizer_.clip_norm) settings.gradient_scale = clip_scale(norm, *optimizer_.clip_norm);
     gradients = summed;
   }
-  if (!update(settings, gradients)) stop(batch, "the gradient");
+  if (!update(settings, gradients)) {
+    sum_gradients();
+    stop_at_gradient();
+  }
   if (executor_.has_packed())
     executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
   if (state_.moments.size() > 0) {
@@ -102,13 +110,26 @@ bool TrainStep::update(const UpdateSettings& settings, std::span<const float* co
   return finite;
 }
 
-void TrainStep::stop(const BatchRows& batch, const char* what) {
+void TrainStep::stop_at_loss(const BatchRows& batch) {
   const std::string where = executor_.find_non_finite(batch, state_.statistics.data());
   throw run_error(
-      fmt::format("step {}: {} is not finite{}", state_.step + 1, what,
+      fmt::format("step {}: the loss is not finite{}", state_.step + 1,
                   where.empty() ? "" : fmt::format("; the first bad value comes out of {}", where)),
-      "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, or set "
-      "non_finite = \"skip\"; --resume goes on from the last checkpoint");
+      kNonFiniteHint);
+}
+
+void TrainStep::stop_at_gradient() {
+  // Slices lie in the order of the backward pass: the first bad one is nearest to where it began.
+  const float* const sum = executor_.first_gradient();
+  const auto bad = [&](const Slice& slice) {
+    return std::any_of(sum + slice.offset, sum + slice.offset + slice.size,
+                       [](float g) { return !std::isfinite(g); });
+  };
+  const std::span<const Slice> slices = state_.space.slices();
+  const auto first = std::find_if(slices.begin(), slices.end(), bad);
+  throw run_error(fmt::format("step {}: the gradient{} is not finite", state_.step + 1,
+                              first == slices.end() ? "" : " of " + first->name),
+                  kNonFiniteHint);
 }
 
 }  // namespace starling

@@ -32,7 +32,9 @@ class TrainStep {
   // Calls work(first, last) with a lane's blocks, on every lane.
   template <typename Work>
   void for_blocks(Work work);
-  [[noreturn]] void stop(const BatchRows& batch, const char* what);
+  [[noreturn]] void stop_at_loss(const BatchRows& batch);
+  // Requires the summed gradient in the executor's first one.
+  [[noreturn]] void stop_at_gradient();
 
   Executor& executor_;
   TrainState& state_;
