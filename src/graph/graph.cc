@@ -60,6 +60,20 @@ std::vector<Shape> Graph::input_shapes(const Node& node) const {
   return shapes;
 }
 
+std::vector<bool> Graph::nodes_before(ValueId output) const {
+  std::vector<bool> before(nodes_.size(), false);
+  const auto mark = [&](ValueId id) {
+    const int producer = value(id).producer;
+    if (producer >= 0) before[static_cast<size_t>(producer)] = true;
+  };
+  mark(output);
+  for (size_t index = nodes_.size(); index-- > 0;) {
+    if (!before[index]) continue;
+    for (ValueId input : nodes_[index].inputs) mark(input);
+  }
+  return before;
+}
+
 Graph Graph::cut(int first, int last, std::vector<ValueId>& leaving,
                  std::optional<ValueId> output) const {
   if (first < 0 || first >= last || last > static_cast<int>(nodes_.size())) {
@@ -69,17 +83,21 @@ Graph Graph::cut(int first, int last, std::vector<ValueId>& leaving,
   }
   Graph part;
   std::map<ValueId, ValueId> inside;  // of this graph → of the part
+  const std::vector<bool> wanted =
+      output ? nodes_before(*output) : std::vector<bool>(nodes_.size(), true);
   for (int index = first; index < last; ++index) {
+    if (!wanted[static_cast<size_t>(index)]) continue;
+    const int place_in_part = static_cast<int>(part.nodes_.size());
     Node copy = node(index);
     for (ValueId& input : copy.inputs) {
       auto [place, is_new] = inside.try_emplace(input, -1);
       if (is_new) place->second = part.add_input(value(input).shape);
       input = place->second;
-      part.values_[static_cast<size_t>(input)].consumers.push_back(index - first);
+      part.values_[static_cast<size_t>(input)].consumers.push_back(place_in_part);
     }
     const ValueId outer = copy.output, made = static_cast<ValueId>(part.values_.size());
     part.values_.push_back(
-        {.shape = value(outer).shape, .producer = index - first, .consumers = {}});
+        {.shape = value(outer).shape, .producer = place_in_part, .consumers = {}});
     inside[outer] = copy.output = made;
     const std::vector<int>& readers = value(outer).consumers;
     const bool read_outside =

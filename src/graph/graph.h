@@ -56,10 +56,13 @@ class Graph {
   // outside, in the order of first use; its output is the one value that is used outside.
   // Throws Error when there is not exactly one, and when there are no such nodes.
   Graph subgraph(int first, int last) const;
-  // The same with a given output, whatever else is read outside.
+  // The same with a given output, whatever else is read outside; nodes that it does not depend on
+  // are left out.
   Graph subgraph(int first, int last, ValueId output) const;
 
  private:
+  // For each node, whether `output` depends on it.
+  std::vector<bool> nodes_before(ValueId output) const;
   Graph cut(int first, int last, std::vector<ValueId>& leaving,
             std::optional<ValueId> output) const;
 

@@ -18,7 +18,7 @@ std::shared_ptr<const Graph> finish(const std::shared_ptr<Graph>& graph, ValueId
     throw input_error("a model has exactly one input, made by input()",
                       "build all of its layers from one input()");
   }
-  // Nodes after the output's belong to something else that was built from the same input.
+  // Other nodes belong to something else that was built from the same input.
   return std::make_shared<const Graph>(
       graph->subgraph(0, graph->value(output).producer + 1, output));
 }
