@@ -117,7 +117,7 @@ class Trainer {
   std::vector<float> predict(const data::Dataset& dataset);
 
   // Weights and running statistics as safetensors. load also takes the folder of a checkpoint; it
-  // throws Error when names or shapes differ.
+  // throws Error, and changes nothing, when names or shapes differ.
   void save(const std::filesystem::path& path) const;
   void load(const std::filesystem::path& path);
 

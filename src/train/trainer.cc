@@ -186,8 +186,14 @@ void Trainer::load(const std::filesystem::path& path) {
       (is_statistic ? statistics : weights).push_back(std::move(tensor));
     }
   }
-  impl_->state.load_weights(weights);
-  impl_->state.load_statistics(statistics);
+  const std::vector<float> before = snapshot();
+  try {
+    impl_->state.load_weights(weights);
+    impl_->state.load_statistics(statistics);
+  } catch (...) {
+    restore(before);
+    throw;
+  }
   impl_->weights_changed();
 }
 
