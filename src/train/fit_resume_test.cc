@@ -1,0 +1,286 @@
+// A run that was stopped and went on ends with the bits of one that never stopped.
+#include <optional>
+#include <random>
+
+#include "train/fit_testing.h"
+
+namespace starling {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// 50 samples in batches of 8: 7 steps to an epoch, the last with 2 samples.
+constexpr uint64_t kSamples = 50, kBatch = 8, kSteps = 7;
+
+struct Job {
+  Optimizer optimizer = adam(1e-2, {.weight_decay = 0.01, .schedule = cosine({.warmup_steps = 3})});
+  Model model = small_cnn();
+  uint32_t epochs = 3;
+  uint64_t seed = 9;
+  uint64_t batch = kBatch;
+  int shards = 4;
+  bool cached = true;
+  float noise = 1;
+  std::optional<EarlyStoppingOptions> early_stopping = {};
+  CheckpointPolicy checkpoints = {};
+};
+
+struct Outcome {
+  std::string weights;
+  std::vector<float> predictions;
+  History history;
+  std::string ledger;
+  FitSummary summary;
+  std::vector<std::string> notes;
+  std::optional<History> resumed_with;
+};
+
+class Resume : public FitTest {
+ protected:
+  // One process: trains until the step `stop_at` of this process, or to the end.
+  Outcome run(const Job& job, const std::string& name, bool resume = false, int lanes = 2,
+              uint64_t stop_at = UINT64_MAX) {
+    const data::Dataset data = small_data(kSamples, 1, job.noise),
+                        validation =
+                            small_data(kSamples + 30, 1, job.noise).skip(kSamples).cached();
+    Trainer trainer(job.model, {.optimizer = job.optimizer,
+                                .loss = softmax_cross_entropy(),
+                                .seed = job.seed,
+                                .lanes = lanes,
+                                .shards = job.shards});
+    Outcome outcome;
+    FitOptions options{.epochs = job.epochs,
+                       .batch = job.batch,
+                       .validation = validation,
+                       .checkpoints = job.checkpoints,
+                       .ledger = folder_ / (name + ".jsonl")};
+    options.checkpoints.folder = folder_ / name;
+    options.checkpoints.every_seconds = 0;
+    options.checkpoints.resume = resume;
+    options.on_note = [&](const std::string& note) { outcome.notes.push_back(note); };
+    options.on_resume = [&](const History& history) { outcome.resumed_with = history; };
+    uint64_t steps = 0;
+    options.should_stop = [&] { return ++steps >= stop_at; };
+    if (job.early_stopping) options.callbacks = {early_stopping("val_loss", *job.early_stopping)};
+    outcome.history = without_times(trainer.fit(job.cached ? data.cached() : data, options));
+    outcome.weights = trainer.weights_sha256();
+    outcome.predictions = trainer.predict(validation);
+    outcome.ledger = content(options.ledger);
+    outcome.summary = trainer.summary();
+    return outcome;
+  }
+
+  // A run of several processes, each of which does that many steps, with other lanes each time.
+  Outcome run_in_parts(const Job& job, const std::string& name,
+                       const std::vector<uint64_t>& parts) {
+    int lanes = 1;
+    for (size_t i = 0; i < parts.size(); ++i, lanes = lanes % 3 + 1) {
+      const Outcome part = run(job, name, i > 0, lanes, parts[i]);
+      EXPECT_TRUE(part.summary.stopped);
+      EXPECT_EQ(part.summary.trained_samples > 0, parts[i] > 0);
+    }
+    return run(job, name, true, lanes);
+  }
+
+  static void expect_same(const Outcome& actual, const Outcome& expected) {
+    EXPECT_EQ(actual.weights, expected.weights);
+    EXPECT_EQ(actual.predictions, expected.predictions)
+        << "running statistics are part of a prediction";
+    EXPECT_EQ(actual.history, expected.history);
+    EXPECT_EQ(actual.ledger, expected.ledger);
+    EXPECT_EQ(actual.summary.steps, expected.summary.steps);
+    EXPECT_EQ(actual.summary.samples, expected.summary.samples);
+    EXPECT_EQ(actual.summary.samples_unique, expected.summary.samples_unique);
+    EXPECT_EQ(actual.summary.samples_missing, 0u);
+    EXPECT_EQ(actual.summary.samples_duplicated, 0u);
+    EXPECT_FALSE(actual.summary.stopped);
+  }
+};
+
+TEST_F(Resume, AtChosenStepsGivesTheSameBits) {
+  const Job job;
+  const Outcome expected = run(job, "whole");
+  int index = 0;
+  for (const std::vector<uint64_t>& parts : {std::vector<uint64_t>{1},
+                                             {kSteps - 1},
+                                             {kSteps},
+                                             {kSteps + 1},
+                                             {2 * kSteps},
+                                             {3 * kSteps},
+                                             {3, 3, 3},
+                                             {kSteps, kSteps}}) {
+    SCOPED_TRACE(testing::PrintToString(parts));
+    const Outcome actual = run_in_parts(job, "parts" + std::to_string(index++), parts);
+    expect_same(actual, expected);
+    EXPECT_THAT(actual.summary.resumed_from, HasSubstr("step-"));
+    ASSERT_TRUE(actual.resumed_with);
+  }
+}
+
+class ResumeWith : public Resume, public testing::WithParamInterface<Optimizer> {};
+
+TEST_P(ResumeWith, AtRandomStepsGivesTheSameBits) {
+  for (const Model& model : {small_mlp(), small_cnn()}) {
+    for (const uint32_t seed : {1, 2, 3}) {
+      SCOPED_TRACE(seed);
+      Job job{.optimizer = GetParam(), .model = model, .seed = seed, .cached = seed % 2 == 0};
+      job.checkpoints.every_steps = seed == 1 ? 0 : 5;
+      const std::string name = std::to_string(seed) + "_" + std::to_string(model.parameter_count());
+      const Outcome expected = run(job, "whole" + name);
+      std::mt19937 random(seed);
+      std::vector<uint64_t> parts;
+      for (uint64_t left = 3 * kSteps; left > 1 && parts.size() < 3; left -= parts.back())
+        parts.push_back(1 + random() % (left - 1));
+      SCOPED_TRACE(testing::PrintToString(parts));
+      expect_same(run_in_parts(job, "parts" + name, parts), expected);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, ResumeWith,
+                         testing::Values(sgd(0.1, {.weight_decay = 0.01}),
+                                         momentum(0.05, {.schedule = step_decay({.every = 8})}),
+                                         nesterov(0.05, {.clip_norm = 1.0}),
+                                         adam(1e-2, {.schedule = cosine()}), adamw(1e-2)),
+                         [](const auto& test) {
+                           return std::string(optimizer_name(test.param.kind));
+                         });
+
+TEST_F(Resume, OfAFinishedRunChangesNothing) {
+  const Job job;
+  const Outcome expected = run(job, "run"), again = run(job, "run", true);
+  expect_same(again, expected);
+  EXPECT_EQ(again.summary.trained_samples, 0u);
+}
+
+// The checkpoint at the end of a run lies before step 0 of the next epoch.
+TEST_F(Resume, LengthensARun) {
+  Job job{.optimizer = adam(1e-2)};
+  const Outcome expected = run(job, "whole");
+  job.epochs = 1;
+  run(job, "longer");
+  job.epochs = 3;
+  const Outcome actual = run(job, "longer", true);
+  expect_same(actual, expected);
+  EXPECT_EQ(actual.resumed_with->size(), 1u);
+}
+
+// Noise makes the validation loss rise, so the run ends early, and its best weights come from a
+// process that is gone.
+TEST_F(Resume, KeepsTheBestWeightsOfEarlyStopping) {
+  Job job{.optimizer = adam(3e-2),
+          .model = small_cnn(),
+          .epochs = 30,
+          .noise = 4,
+          .early_stopping = EarlyStoppingOptions{.patience = 3}};
+  const Outcome expected = run(job, "whole");
+  const size_t epochs = expected.history.size();
+  ASSERT_LT(epochs, 30u);
+  ASSERT_GT(epochs, 3u);
+  for (const uint64_t left : {1ul, 5ul, kSteps, kSteps + 3, 2 * kSteps}) {
+    SCOPED_TRACE(left);
+    expect_same(run_in_parts(job, "parts" + std::to_string(left), {epochs * kSteps - left}),
+                expected);
+  }
+  expect_same(run(job, "whole", true), expected);  // it had ended: nothing is trained again
+}
+
+TEST_F(Resume, NotesWhenThereIsNothing) {
+  const Outcome fresh = run({}, "fresh"), resumed = run({}, "nothing", true);
+  EXPECT_THAT(resumed.notes, ElementsAre(HasSubstr("nothing to resume")));
+  expect_same(resumed, fresh);
+  EXPECT_EQ(resumed.summary.resumed_from, "");
+  EXPECT_FALSE(resumed.resumed_with);
+}
+
+TEST_F(Resume, WithoutAFolderIsRefused) {
+  Trainer trainer(small_mlp(), {.loss = softmax_cross_entropy()});
+  EXPECT_THROW(trainer.fit(small_data(10), {.checkpoints = {.resume = true}}), Error);
+}
+
+TEST_F(Resume, RefusesAnotherJob) {
+  run({}, "run", false, 2, 3);
+  const auto refused = [&](const Job& job) {
+    return std::string(error_of([&] { run(job, "run", true); }).what());
+  };
+  EXPECT_THAT(refused({.seed = 10}), testing::AllOf(HasSubstr("seed = 9"), HasSubstr("10")));
+  EXPECT_THAT(refused({.batch = 16}), testing::AllOf(HasSubstr("batch = 8"), HasSubstr("16")));
+  EXPECT_THAT(refused({.shards = 2}), testing::AllOf(HasSubstr("shards = 4"), HasSubstr("2")));
+  EXPECT_THAT(refused({.optimizer = sgd(0.1)}),
+              testing::AllOf(HasSubstr("optimizer"), HasSubstr("adam"), HasSubstr("sgd")));
+  EXPECT_NO_THROW(run({}, "run", true, 1));
+}
+
+TEST_F(Resume, RefusesAnotherModel) {
+  run({}, "run", false, 2, 3);
+  Job other;
+  other.model = Sequential({6, 6, 1}, {conv2d(8, 3, linear, {.bias = false}), batch_norm(), relu,
+                                       max_pool2d(2), flatten(), dense(12), dense(5)});
+  // Its micro-batch may differ too, and then that is named.
+  EXPECT_EQ(error_of([&] { run(other, "run", true); }).exit_code(), 2);
+}
+
+// The run goes on from the checkpoint before the damaged one, through an epoch that the ledger has
+// told of already.
+TEST_F(Resume, PassesOverADamagedCheckpoint) {
+  Job job;
+  const Outcome expected = run(job, "whole");
+  job.checkpoints.every_steps = 6;
+  for (const std::string file : {"weights.safetensors", "manifest.json"}) {
+    SCOPED_TRACE(file);
+    const std::string name = "damaged_" + file.substr(0, 4);
+    run(job, name, false, 2, 15);
+    const fs::path newest = folder_ / name / "step-00000015" / file;
+    ASSERT_TRUE(fs::exists(newest));
+    std::string bytes = content(newest);
+    bytes[bytes.size() / 2] ^= 1;
+    std::ofstream(newest, std::ios::binary) << bytes;
+    const Outcome actual = run(job, name, true);
+    EXPECT_THAT(actual.notes,
+                Contains(testing::AllOf(HasSubstr("damaged"), HasSubstr("step-00000015"))));
+    EXPECT_THAT(actual.summary.resumed_from, HasSubstr("step-00000012"));
+    expect_same(actual, expected);
+  }
+}
+
+TEST_F(Resume, RefusesWhenAllCheckpointsAreDamaged) {
+  run({}, "run", false, 2, 3);
+  for (const auto& entry : fs::directory_iterator(folder_ / "run"))
+    fs::resize_file(entry.path() / "manifest.json", 10);
+  EXPECT_THAT(error_of([&] { run({}, "run", true); }).what(), HasSubstr("damaged"));
+}
+
+TEST_F(Resume, KeepsAsManyCheckpointsAsAsked) {
+  Job job;
+  job.checkpoints.every_steps = 2;
+  job.checkpoints.keep = 2;
+  run(job, "run");
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_ / "run"))
+    names.push_back(entry.path().filename());
+  EXPECT_THAT(names, testing::UnorderedElementsAre("step-00000020", "step-00000021"));
+}
+
+// Callbacks may be others than those of the run before: they start afresh.
+TEST_F(Resume, WithOtherCallbacksGoesOn) {
+  run({}, "run", false, 2, 10);
+  Job job;
+  job.early_stopping = EarlyStoppingOptions{.patience = 100, .restore_best = false};
+  EXPECT_EQ(run(job, "run", true).weights, run({}, "whole").weights);
+}
+
+TEST_F(Resume, WhereNothingCanBeWrittenTrainsOnAndSaysSo) {
+  const Outcome expected = run({}, "whole");
+  std::ofstream(folder_ / "blocked") << "a file where the folder should be";
+  Job job;
+  job.checkpoints.every_steps = 5;
+  const Outcome actual = run(job, "blocked");
+  EXPECT_EQ(actual.weights, expected.weights);
+  EXPECT_THAT(actual.notes, Contains(HasSubstr("not saved")));
+}
+
+}  // namespace
+}  // namespace starling
