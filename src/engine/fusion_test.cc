@@ -191,6 +191,34 @@ TEST(Fusion, GroupsCanRunInTheirOrder) {
     EXPECT_TRUE(ran[node]) << graph.node(static_cast<int>(node)).name;
 }
 
+// oneDNN has several convolutions, chosen by the shape and the CPU; each must add the residual.
+TEST(Fusion, EveryConvolutionAddsItsResidual) {
+  for (const int64_t channels : {4, 8, 12, 16}) {
+    for (const int64_t kernel : {1, 3}) {
+      for (const int64_t convolution_groups : {int64_t{1}, int64_t{4}, channels}) {
+        SCOPED_TRACE(testing::Message() << channels << " channels in " << convolution_groups
+                                        << " groups, kernel " << kernel);
+        Graph graph;
+        const ValueId x = graph.add_input({5, 5, channels});
+        const ValueId a =
+            graph.add(std::make_shared<Conv2dOp>(Conv2dOp::Options{
+                          .filters = channels,
+                          .window = {.kernel_h = kernel, .kernel_w = kernel, .same = true},
+                          .groups = convolution_groups}),
+                      {x});
+        graph.add(activation(ActivationKind::kLeakyRelu), {graph.add(add(), {x, a})});
+        ASSERT_THAT(groups(graph), ElementsAre("conv2d_1+add_1+leaky_relu_1"));
+        Rig rig(graph, mean_squared_error(), 3);
+        const Rig::Outcome expected = rig.run_reference(true, true),
+                           actual = rig.run_plan({.input_gradients = true});
+        expect_close(actual.output, expected.output, 1e-4f, "output");
+        expect_close(actual.gradients, expected.gradients, 1e-4f, "gradients");
+        expect_close(actual.input_gradient, expected.input_gradient, 1e-4f, "input gradient");
+      }
+    }
+  }
+}
+
 // A layer whose parameters are frozen still passes gradients through whatever it is fused with.
 TEST(Fusion, FrozenLayersPassGradientsThrough) {
   for (int frozen = 0; frozen < 6; ++frozen) {
