@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/atomic_file.h"
 #include "base/isa.h"
@@ -206,27 +205,11 @@ class Run {
   void resumed(const History& history) {
     history_ = history;
     write_job();
-    keep_ledger(history.size());
   }
 
   void note(const std::string& text) {
     log_->info(text);
     bar_.print_line("note: " + text);
-  }
-
-  // Leaves the lines of the epochs that the run really has behind it: what a killed run noted
-  // after its last checkpoint is done again.
-  void keep_ledger(size_t epochs) const {
-    if (!fs::exists(folder_.ledger())) return;
-    std::istringstream lines(read_text(folder_.ledger(), kMaxTextBytes));
-    std::string kept;
-    for (std::string line; std::getline(lines, line);) {
-      const auto entry = nlohmann::json::parse(line, nullptr, false);
-      if (!entry.is_object() || !entry.contains("epoch")) continue;
-      if (entry["epoch"].is_number_unsigned() && entry["epoch"].get<size_t>() < epochs)
-        kept += line + "\n";
-    }
-    write_file_atomically(folder_.ledger(), kept);
   }
 
   void write_results() const {
