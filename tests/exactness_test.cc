@@ -20,6 +20,7 @@ struct ExactCase {
   const char* name;
   Model model;
   Precision precision;
+  int64_t micro_batch = 3;  // 64: shards of dense models are computed together
 };
 void PrintTo(const ExactCase& c, std::ostream* out) { *out << c.name; }
 
@@ -52,7 +53,7 @@ TEST_P(Exactness, LanesDoNotChangeTheBits) {
                      .seed = 3,
                      .lanes = lanes,
                      .shards = 8,
-                     .micro_batch = 3,
+                     .micro_batch = GetParam().micro_batch,
                      .precision = GetParam().precision});
     const History history = trainer.fit(data, {.epochs = 2, .batch = 64, .validation = data});
     const EpochRecord& last = history.epochs().back();
@@ -72,6 +73,8 @@ TEST_P(Exactness, LanesDoNotChangeTheBits) {
 
 INSTANTIATE_TEST_SUITE_P(Models, Exactness,
                          testing::Values(ExactCase{"MlpF32", mlp(), Precision::kF32},
+                                         ExactCase{"MlpStacked", mlp(), Precision::kF32, 64},
+                                         ExactCase{"MlpStackedBf16", mlp(), Precision::kBf16, 64},
                                          ExactCase{"CnnF32", cnn(), Precision::kF32},
                                          ExactCase{"MlpBf16", mlp(), Precision::kBf16},
                                          ExactCase{"CnnBf16", cnn(), Precision::kBf16}),
@@ -94,7 +97,7 @@ std::vector<float> summed_gradient(const Model& model, const data::Dataset& data
   std::vector<float> sum(state.space.total_floats());
   for (size_t i = 0; i < sum.size(); i += kBlockElements) {
     std::vector<const float*> at;
-    for (const float* shard : executor.shard_gradients()) at.push_back(shard + i);
+    for (const float* shard : executor.group_gradients()) at.push_back(shard + i);
     tree_sum(at, std::min(kBlockElements, sum.size() - i), sum.data() + i);
   }
   return sum;

@@ -297,7 +297,7 @@ Floats executor_gradient(const Rig& rig, ExecutorOptions options) {
   executor.gradient(
       {.samples = rig.samples, .features = rig.features.data(), .labels = rig.labels.data()});
   Floats sum(rig.space.total_floats(), 0.0f);
-  for (const float* shard : executor.shard_gradients()) {
+  for (const float* shard : executor.group_gradients()) {
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += shard[i];
   }
   return rig.only_parameters(sum);

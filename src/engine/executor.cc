@@ -41,7 +41,6 @@ Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metr
       shards_(static_cast<size_t>(options.shards)),
       total_(zero_sums(metrics_.size())) {
   for (Shard& shard : shards_) {
-    shard.gradient = Buffer<float>(parameters.total_floats());
     shard.moments.resize(moments.size());
     shard.sums = zero_sums(metrics_.size());
   }
@@ -56,14 +55,33 @@ int64_t Executor::micro_batch(int64_t shard_rows) const {
   return whole ? shard_rows : std::min(shard_rows, options_.micro_batch);
 }
 
-Plan& Executor::lane_plan(int lane, int64_t rows, bool training) {
+int Executor::group_shards(int64_t samples) const {
+  const int64_t rows = samples / options_.shards;
+  const bool even = samples % options_.shards == 0 && moments_.size() == 0;
+  if (!even || !can_stack(graph_, options_.precision, rows)) return 1;
+  // Of the groups that keep all lanes equally busy, the largest: weights are read, and the gradient
+  // is written, once for each. The busiest lane's shards decide.
+  const int lanes = lanes_.count();
+  int best = 1;
+  const auto busiest = [&](int size) {
+    return (options_.shards / size + lanes - 1) / lanes * size;
+  };
+  for (int size = 2; options_.shards % size == 0; size *= 2) {
+    if (options_.micro_batch > 0 && size * rows > options_.micro_batch) break;
+    if (busiest(size) <= busiest(best)) best = size;
+  }
+  return best;
+}
+
+Plan& Executor::lane_plan(int lane, int64_t rows, int shards) {
   Lane& state = lane_state_[static_cast<size_t>(lane)];
-  std::unique_ptr<Plan>& plan = (training ? state.training : state.inference)[rows];
+  std::unique_ptr<Plan>& plan = state.plans[{rows, shards}];
   if (!plan) {
     plan = std::make_unique<Plan>(graph_,
                                   PlanOptions{.rows = rows,
+                                              .shards = std::max(shards, 1),
                                               .precision = options_.precision,
-                                              .training = training,
+                                              .training = shards > 0,
                                               .loss = loss_,
                                               .metrics = metrics_,
                                               .fuse = options_.fuse},
@@ -77,40 +95,55 @@ Plan& Executor::lane_plan(int lane, int64_t rows, bool training) {
   return *plan;
 }
 
-void Executor::prepare(int64_t samples) {
-  if (std::find(prepared_.begin(), prepared_.end(), samples) != prepared_.end()) return;
+int Executor::prepare(int64_t samples) {
+  for (const Prepared& prepared : prepared_) {
+    if (prepared.samples == samples) return prepared.group_shards;
+  }
   // Compiled here, by one thread, because plans share the packed weights; with one OpenMP thread,
   // because primitives remember how many they were made for.
+  const int size = group_shards(samples);
   run_alone([&] {
-    for (int shard = 0; shard < options_.shards; ++shard) {
-      const int64_t rows = shard_begin(samples, shard + 1, options_.shards) -
+    for (int shard = 0; shard < options_.shards; shard += size) {
+      const int64_t rows = shard_begin(samples, shard + size, options_.shards) -
                            shard_begin(samples, shard, options_.shards);
       if (rows == 0) continue;
-      const int64_t micro = micro_batch(rows);
+      const int64_t micro = size > 1 ? rows : micro_batch(rows);
       for (int lane = 0; lane < lanes_.count(); ++lane) {
-        lane_plan(lane, micro, true);
-        if (rows % micro != 0) lane_plan(lane, rows % micro, true);
+        lane_plan(lane, micro, size);
+        if (rows % micro != 0) lane_plan(lane, rows % micro, size);
       }
     }
   });
-  prepared_.push_back(samples);
+  while (gradients_.size() < static_cast<size_t>(options_.shards / size))
+    gradients_.emplace_back(parameters_.total_floats());
+  prepared_.push_back({samples, size});
+  return size;
+}
+
+const Plan& Executor::plan(int64_t samples) {
+  const int size = prepare(samples);
+  const int64_t rows = std::max<int64_t>(1, shard_begin(samples, size, options_.shards));
+  return lane_plan(0, size > 1 ? rows : micro_batch(rows), size);
 }
 
 const Sums& Executor::gradient(const BatchRows& batch) {
   const int64_t n = static_cast<int64_t>(batch.samples.size());
-  prepare(n);
+  const int size = prepare(n);
   std::atomic<int> next{0};
   lanes_.run([&](int lane) {
     require_one_thread();
-    for (int shard = next++; shard < options_.shards; shard = next++) run_shard(lane, shard, batch);
+    for (int shard = next.fetch_add(size); shard < options_.shards; shard = next.fetch_add(size))
+      run_group(lane, shard, size, batch);
   });
 
   present_gradients_.clear();
   present_moments_.clear();
   present_rows_.clear();
-  for (const Shard& shard : shards_) {
+  for (size_t i = 0; i < shards_.size(); ++i) {
+    const Shard& shard = shards_[i];
     if (shard.sums.samples == 0) continue;
-    present_gradients_.push_back(shard.gradient.data());
+    if (i % static_cast<size_t>(size) == 0)
+      present_gradients_.push_back(gradients_[i / static_cast<size_t>(size)].data());
     present_moments_.push_back(shard.moments.data());
     present_rows_.push_back(shard.sums.samples);
   }
@@ -129,37 +162,37 @@ const Sums& Executor::gradient(const BatchRows& batch) {
   return total_;
 }
 
-void Executor::run_shard(int lane, int shard, const BatchRows& batch) {
+void Executor::run_group(int lane, int first_shard, int shards, const BatchRows& batch) {
   const int64_t n = static_cast<int64_t>(batch.samples.size());
-  const int64_t begin = shard_begin(n, shard, options_.shards),
-                end = shard_begin(n, shard + 1, options_.shards);
-  Shard& state = shards_[static_cast<size_t>(shard)];
-  state.sums.samples = 0;
-  state.sums.loss = 0;
-  std::fill(state.sums.metrics.begin(), state.sums.metrics.end(), 0.0);
+  const int64_t begin = shard_begin(n, first_shard, options_.shards),
+                end = shard_begin(n, first_shard + shards, options_.shards);
+  const auto group =
+      std::span(shards_).subspan(static_cast<size_t>(first_shard), static_cast<size_t>(shards));
+  for (Shard& shard : group) {
+    shard.sums.samples = 0;
+    shard.sums.loss = 0;
+    std::fill(shard.sums.metrics.begin(), shard.sums.metrics.end(), 0.0);
+  }
   if (begin == end) return;
 
   Frame frame;
-  frame.base[static_cast<size_t>(Space::kGradients)] = state.gradient.data();
-  frame.moments = state.moments.data();
+  frame.base[static_cast<size_t>(Space::kGradients)] =
+      gradients_[static_cast<size_t>(first_shard / shards)].data();
+  frame.moments = group[0].moments.data();
   frame.loss_scale = 1.0f / static_cast<float>(n);
   frame.context = {.training = true, .seed = options_.seed, .epoch = batch.epoch};
-  const int64_t micro = micro_batch(end - begin);
+  const int64_t micro = shards > 1 ? end - begin : micro_batch(end - begin);
   for (int64_t first = begin; first < end; first += micro) {
-    const int64_t rows = std::min(micro, end - first);
-    Plan& plan = lane_plan(lane, rows, true);
+    const int64_t rows = std::min(micro, end - first), each = rows / shards;
+    Plan& plan = lane_plan(lane, rows, shards);
     frame.accumulate = first > begin;
-    run_rows(lane, plan, frame, batch, first, state.sums);
+    load_rows(lane, frame, batch, first, rows);
+    plan.forward(frame);
+    for (int64_t i = 0; i < shards; ++i)
+      add_sums(lane, rows, i * each, each, group[static_cast<size_t>(i)].sums);
     plan.backward(frame);
     if (batch.observer != nullptr) (*batch.observer)(frame.context.samples);
   }
-}
-
-void Executor::run_rows(int lane, Plan& plan, Frame& frame, const BatchRows& batch, int64_t first,
-                        Sums& sums) {
-  load_rows(lane, frame, batch, first, plan.rows());
-  plan.forward(frame);
-  add_sums(lane, plan.rows(), sums);
 }
 
 void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first,
@@ -190,15 +223,15 @@ void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t
   frame.context.samples = samples;
 }
 
-void Executor::add_sums(int lane, int64_t rows, Sums& sums) const {
+void Executor::add_sums(int lane, int64_t rows, int64_t first, int64_t count, Sums& sums) const {
   const Lane& state = lane_state_[static_cast<size_t>(lane)];
-  sums.samples += rows;
-  for (int64_t row = 0; row < rows; ++row)
-    sums.loss += double{state.losses[static_cast<size_t>(row)]};
-  for (size_t m = 0; m < metrics_.size(); ++m) {
-    const float* values = state.metrics.data() + static_cast<int64_t>(m) * rows;
-    for (int64_t row = 0; row < rows; ++row) sums.metrics[m] += double{values[row]};
-  }
+  const auto add = [&](const float* values, double& sum) {
+    for (int64_t row = first; row < first + count; ++row) sum += double{values[row]};
+  };
+  sums.samples += count;
+  add(state.losses.data(), sums.loss);
+  for (size_t m = 0; m < metrics_.size(); ++m)
+    add(state.metrics.data() + static_cast<int64_t>(m) * rows, sums.metrics[m]);
 }
 
 void Executor::run_inference(const RowReader& reader, uint64_t count, const float* statistics,
@@ -210,8 +243,8 @@ void Executor::run_inference(const RowReader& reader, uint64_t count, const floa
   for (uint64_t i = 0; i < count; ++i) ids[i] = i;
   run_alone([&] {
     for (int lane = 0; lane < lanes_.count(); ++lane) {
-      if (count >= chunk_rows) lane_plan(lane, static_cast<int64_t>(chunk_rows), false);
-      if (count % chunk_rows != 0) lane_plan(lane, static_cast<int64_t>(count % chunk_rows), false);
+      if (count >= chunk_rows) lane_plan(lane, static_cast<int64_t>(chunk_rows), 0);
+      if (count % chunk_rows != 0) lane_plan(lane, static_cast<int64_t>(count % chunk_rows), 0);
     }
   });
   std::atomic<size_t> next{0};
@@ -223,7 +256,7 @@ void Executor::run_inference(const RowReader& reader, uint64_t count, const floa
     frame.statistics = statistics;
     for (size_t chunk = next++; chunk < chunks; chunk = next++) {
       const uint64_t first = chunk * chunk_rows, rows = std::min(chunk_rows, count - first);
-      Plan& plan = lane_plan(lane, static_cast<int64_t>(rows), false);
+      Plan& plan = lane_plan(lane, static_cast<int64_t>(rows), 0);
       if (!with_labels)
         std::fill_n(lane_state_[static_cast<size_t>(lane)].labels.data(),
                     rows * static_cast<uint64_t>(label_floats_), 0.0f);
@@ -240,7 +273,7 @@ Sums Executor::evaluate(const RowReader& reader, uint64_t count, const float* st
   std::vector<Sums> chunks((count + chunk_rows - 1) / chunk_rows, zero_sums(metrics_.size()));
   run_inference(reader, count, statistics, true,
                 [&](int lane, size_t chunk, Plan& plan, const Frame&) {
-                  add_sums(lane, plan.rows(), chunks[chunk]);
+                  add_sums(lane, plan.rows(), 0, plan.rows(), chunks[chunk]);
                 });
   Sums total = zero_sums(metrics_.size());
   for (const Sums& chunk : chunks) {
@@ -295,7 +328,7 @@ size_t Executor::arena_bytes() const {
 }
 
 size_t Executor::gradient_bytes() const {
-  return shards_.size() * parameters_.total_floats() * sizeof(float);
+  return gradients_.size() * parameters_.total_floats() * sizeof(float);
 }
 
 }  // namespace starling

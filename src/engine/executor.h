@@ -1,16 +1,18 @@
 // Executor: computes batches on lanes.
 //
 // A batch of n samples is cut into S shards; shard i holds rows ⌊i·n/S⌋ … ⌊(i+1)·n/S⌋−1. Lanes take
-// shards as they come free. Inside a shard, micro-batches run one after another and add up in the
-// shard's own flat gradient. What a shard gives depends only on the weights, the batch and its
-// index, so results have the same bits for every number of lanes.
+// groups of shards as they come free; the gradients of a group are summed along the shard tree into
+// the group's own flat gradient. Small shards of dense models are computed together, as one
+// micro-batch; otherwise a group is one shard, and inside it micro-batches run one after another
+// and add up. What a shard gives depends only on the weights, the batch and its index, so results
+// have the same bits for every number of lanes.
 //
 // Plans are compiled when a number of rows is first seen and kept. Not thread-safe: one caller.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "engine/lanes.h"
@@ -60,16 +62,17 @@ class Executor {
            const ParameterSpace& parameters, const MomentsLayout& moments, const float* weights,
            ExecutorOptions options);
 
-  // The gradients of the mean loss of the batch, shard by shard. Throws Error for labels that
+  // The gradients of the mean loss of the batch, group by group. Throws Error for labels that
   // don't fit.
   const Sums& gradient(const BatchRows& batch);
   bool has_packed() const { return packed_.bytes() > 0; }
 
-  // Of the last gradient(): the flat gradients of the shards that are not empty, in shard order,
-  // their moments, and their numbers of rows.
-  std::span<const float* const> shard_gradients() const { return present_gradients_; }
+  // Of the last gradient(): the flat gradients of the groups, in shard order. Groups have equally
+  // many shards, a power of two, so their sum along the tree is that of all shards.
+  std::span<const float* const> group_gradients() const { return present_gradients_; }
   // The first of them, to hold the sum of all.
   float* first_gradient() { return const_cast<float*>(present_gradients_[0]); }
+  // The moments of the shards that are not empty, and their numbers of rows.
   std::span<const double* const> shard_moments() const { return present_moments_; }
   std::span<const int64_t> shard_rows() const { return present_rows_; }
 
@@ -90,36 +93,43 @@ class Executor {
   // Names the first layer with a value that is not finite, of the last batch; empty if none is.
   std::string find_non_finite(const BatchRows& batch, const float* statistics);
 
-  // Bytes of activations (arenas), of shard gradients and of packed weights.
+  // Bytes of activations (arenas), of group gradients and of packed weights.
   size_t arena_bytes() const;
   size_t gradient_bytes() const;
   size_t packed_bytes() const { return packed_.bytes(); }
   // Compiles what a batch of `samples` needs: so that memory is known, and the first step is quick.
-  void prepare(int64_t samples);
-  // The plan of lane 0 for training with `rows` rows: for descriptions.
-  const Plan& plan(int64_t rows) { return lane_plan(0, rows, true); }
+  // Returns how many shards its groups have.
+  int prepare(int64_t samples);
+  // The plan of lane 0 for the first micro-batch of a batch of `samples`: for descriptions.
+  const Plan& plan(int64_t samples);
 
  private:
+  // Plans by numbers of rows and shards; 0 shards: for inference.
   struct Lane {
-    std::unordered_map<int64_t, std::unique_ptr<Plan>> training, inference;  // by rows
+    std::map<std::pair<int64_t, int>, std::unique_ptr<Plan>> plans;
     Buffer<float> arena, features, labels, losses, metrics;
   };
+  // A number of samples that all plans are compiled for.
+  struct Prepared {
+    int64_t samples;
+    int group_shards;
+  };
   struct Shard {
-    Buffer<float> gradient;
     std::vector<double> moments;
     Sums sums;
   };
 
-  Plan& lane_plan(int lane, int64_t rows, bool training);
-  void run_shard(int lane, int shard, const BatchRows& batch);
-  void run_rows(int lane, Plan& plan, Frame& frame, const BatchRows& batch, int64_t first,
-                Sums& sums);
+  Plan& lane_plan(int lane, int64_t rows, int shards);
+  // How many shards a batch of `samples` has in a group.
+  int group_shards(int64_t samples) const;
+  void run_group(int lane, int first_shard, int shards, const BatchRows& batch);
   void load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first, int64_t rows);
   // Runs `use(lane, chunk, plan, frame)` on every chunk of an evaluation, after its forward pass.
   using ChunkUse = FunctionRef<void(int lane, size_t chunk, Plan& plan, const Frame& frame)>;
   void run_inference(const RowReader& reader, uint64_t count, const float* statistics,
                      bool with_labels, ChunkUse use);
-  void add_sums(int lane, int64_t rows, Sums& sums) const;
+  // Adds what rows first … first + count − 1 of the plan's `rows` gave.
+  void add_sums(int lane, int64_t rows, int64_t first, int64_t count, Sums& sums) const;
   int64_t micro_batch(int64_t shard_rows) const;
 
   const Graph& graph_;
@@ -134,8 +144,9 @@ class Executor {
   Lanes lanes_;
   Lanes alone_{1};
   std::vector<Lane> lane_state_;
-  std::vector<int64_t> prepared_;  // numbers of samples that all plans are compiled for
+  std::vector<Prepared> prepared_;
   std::vector<Shard> shards_;
+  std::vector<Buffer<float>> gradients_;  // of groups
   std::vector<const float*> present_gradients_;
   std::vector<const double*> present_moments_;
   std::vector<int64_t> present_rows_;

@@ -58,22 +58,25 @@ void gemm_forward(Lowering& lowering, const Group& group) {
   const Sizes s = sizes_of(lowering, group);
   const Ref x = lowering.value_operand(group.inputs[0], node.name + " input");
   const Ref y = lowering.make_value(group.output);
-  emit_gemm(lowering, node.name + " forward", {s.rows, s.out, s.in}, {x, s.in, 1},
-            {gemm_weights(lowering, node), 1, s.in}, y, false, false);
+  emit_gemm(lowering, node.name + " forward",
+            {.m = s.rows, .n = s.out, .k = s.in, .row_shards = lowering.options.shards},
+            {x, s.in, 1}, {gemm_weights(lowering, node), 1, s.in}, y, false, false);
   emit_epilogue(lowering, group, y, s.rows, s.out, node.parameters.size() > 1);
 }
 
 void gemm_weight_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz,
                           const Ref& x) {
   const Lowering::Target dw = lowering.parameter_gradient(node, 0);
-  emit_gemm(lowering, node.name + " weight gradient", {s.out, s.in, s.rows}, {dz, 1, s.out},
-            {x, s.in, 1}, dw.ref, true, dw.adds);
+  emit_gemm(lowering, node.name + " weight gradient",
+            {.m = s.out, .n = s.in, .k = s.rows, .depth_shards = lowering.options.shards},
+            {dz, 1, s.out}, {x, s.in, 1}, dw.ref, true, dw.adds);
 }
 
 void gemm_input_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz,
                          const Ref& dx) {
-  emit_gemm(lowering, node.name + " input gradient", {s.rows, s.in, s.out}, {dz, s.out, 1},
-            {gemm_weights(lowering, node), s.in, 1}, dx, false, false);
+  emit_gemm(lowering, node.name + " input gradient",
+            {.m = s.rows, .n = s.in, .k = s.out, .row_shards = lowering.options.shards},
+            {dz, s.out, 1}, {gemm_weights(lowering, node), s.in, 1}, dx, false, false);
 }
 
 // --- oneDNN's products --------------------------------------------------------------------------
@@ -185,20 +188,15 @@ std::string product_name(Type type) {
   }
 }
 
-bool uses_onednn(const Lowering& lowering) {
-  static const bool blockwise = product_name(Type::f32).starts_with("brg");
-  return lowering.options.precision == Precision::kBf16 ? bf16_is_native() : blockwise;
-}
-
 void forward(Lowering& lowering, const Group& group) {
-  (uses_onednn(lowering) ? onednn_forward : gemm_forward)(lowering, group);
+  (dense_uses_onednn(lowering.options.precision) ? onednn_forward : gemm_forward)(lowering, group);
 }
 
 void backward(Lowering& lowering, const Group& group) {
   const Node& node = lowering.node(group);
   const Sizes s = sizes_of(lowering, group);
   const Backward::Step& step = lowering.backward_step(group);
-  const bool onednn = uses_onednn(lowering);
+  const bool onednn = dense_uses_onednn(lowering.options.precision);
   const Ref gradient = product_gradient(lowering, group, s.rows, s.out);
   const Ref dz =
       lowering.operand(gradient, static_cast<size_t>(s.rows * s.out), node.name + " gradient");
@@ -219,6 +217,11 @@ const Family kDenseFamily{
     .knows = [](const Operator& op) { return dynamic_cast<const DenseOp*>(&op) != nullptr; },
     .forward = forward,
     .backward = backward};
+
+bool dense_uses_onednn(Precision precision) {
+  static const bool blockwise = product_name(Type::f32).starts_with("brg");
+  return precision == Precision::kBf16 ? bf16_is_native() : blockwise;
+}
 
 bool bf16_is_native() {
   static const bool native = [] {

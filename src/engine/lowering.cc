@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "engine/arena.h"
 #include "starling/error.h"
+#include "tensor/gemm.h"
 #include "tensor/kernels.h"
+#include "tensor/tree_sum.h"
 
 namespace starling {
 
@@ -230,6 +233,37 @@ void emit_epilogue(Lowering& lowering, const Group& group, const Ref& y, int64_t
   });
 }
 
+namespace {
+
+// Column sums of dz into the bias gradient. `part(frame, first, rows, accumulate, sums)` sums rows
+// `first` … `first + rows` − 1; with several shards, each is summed apart, and the sums are joined
+// along the tree.
+template <typename Part>
+void emit_column_sums(Lowering& lowering, const std::string& label, const Lowering::Target& db,
+                      std::vector<Ref> touched, int64_t rows, int64_t columns, Part part) {
+  const int shards = lowering.options.shards;
+  if (shards == 1) {
+    lowering.emit(label, touched, [=](const Frame& frame) {
+      part(frame, 0, rows, db.adds || frame.accumulate, db.ref.in(frame));
+    });
+    return;
+  }
+  const Ref sums = lowering.scratch(static_cast<size_t>(shards * columns));
+  touched.push_back(sums);
+  lowering.emit(
+      label, touched,
+      [=, at = std::vector<const float*>(static_cast<size_t>(shards))](const Frame& frame) mutable {
+        for (int shard = 0; shard < shards; ++shard) {
+          float* const own = sums.in(frame) + shard * columns;
+          part(frame, shard * rows / shards, rows / shards, false, own);
+          at[static_cast<size_t>(shard)] = own;
+        }
+        tree_sum(at, static_cast<size_t>(columns), db.ref.in(frame));
+      });
+}
+
+}  // namespace
+
 Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64_t columns) {
   const Node& node = lowering.node(group);
   const bool has_bias =
@@ -243,12 +277,14 @@ Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64
     dz = lowering.gradient_to_change(group.output);
     const float slope = op.slope;
     if (has_bias) {
-      const Lowering::Target db = lowering.parameter_gradient(node, 1);
-      lowering.emit(
-          node.name + " activation backward, bias gradient", {y, dy, dz}, [=](const Frame& frame) {
-            elementwise_backward_column_sums(kind, slope, rows, columns, y.in(frame), dy.in(frame),
-                                             dz.in(frame), db.adds || frame.accumulate,
-                                             db.ref.in(frame));
+      emit_column_sums(
+          lowering, node.name + " activation backward, bias gradient",
+          lowering.parameter_gradient(node, 1), {y, dy, dz}, rows, columns,
+          [=](const Frame& frame, int64_t first, int64_t count, bool accumulate, float* sums) {
+            const int64_t at = first * columns;
+            elementwise_backward_column_sums(kind, slope, count, columns, y.in(frame) + at,
+                                             dy.in(frame) + at, dz.in(frame) + at, accumulate,
+                                             sums);
           });
     } else {
       lowering.emit(node.name + " activation backward", {y, dy, dz}, [=](const Frame& frame) {
@@ -256,15 +292,34 @@ Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64
       });
     }
   } else if (has_bias) {
-    const Lowering::Target db = lowering.parameter_gradient(node, 1);
-    lowering.emit(node.name + " bias gradient", {dy}, [=](const Frame& frame) {
-      column_sums(rows, columns, dy.in(frame), db.adds || frame.accumulate, db.ref.in(frame));
-    });
+    emit_column_sums(
+        lowering, node.name + " bias gradient", lowering.parameter_gradient(node, 1), {dy}, rows,
+        columns,
+        [=](const Frame& frame, int64_t first, int64_t count, bool accumulate, float* sums) {
+          column_sums(count, columns, dy.in(frame) + first * columns, accumulate, sums);
+        });
   }
   if (group.residual >= 0 && lowering.has_gradient(group.residual_input)) {
     lowering.contribute_alias(group.residual_input, dz);
   }
   return dz;
+}
+
+bool can_stack(const Graph& graph, Precision precision, int64_t shard_rows) {
+  if (dense_uses_onednn(precision)) return false;
+  std::set<std::string> used;
+  for (const Node& node : graph.nodes()) {
+    const Family& family = family_of(*node.op);
+    if (&family == &kCustomFamily || &family == &kBatchNormFamily) return false;
+    if (node.parameters.empty()) continue;
+    const Shape& input = graph.value(node.inputs[0]).shape;
+    const int64_t depth = shard_rows * input.elements() / input.back();
+    if (&family != &kDenseFamily || depth > kGemmShardDepth) return false;
+    for (const ParameterSpec& parameter : node.parameters) {
+      if (!used.insert(parameter.name).second) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace starling

@@ -117,6 +117,9 @@ Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64
 void emit_epilogue(Lowering& lowering, const Group& group, const Ref& y, int64_t rows,
                    int64_t columns, bool with_bias);
 
+// Whether dense layers are multiplied by oneDNN in this precision; else by tensor/gemm.h.
+bool dense_uses_onednn(Precision precision);
+
 // Whether oneDNN multiplies bf16 on this machine by anything better than its reference code.
 bool bf16_is_native();
 

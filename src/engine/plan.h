@@ -23,6 +23,9 @@ namespace starling {
 
 struct PlanOptions {
   int64_t rows = 1;
+  // How many shards of equal size the rows are, one after another; a power of two. Their gradients
+  // come out as one sum, along the shard tree. More than one only where can_stack() says so.
+  int shards = 1;
   Precision precision = Precision::kF32;
   bool training = true;          // false: forward only, running statistics, no dropout
   bool input_gradients = false;  // a pipeline stage hands them on
@@ -30,6 +33,11 @@ struct PlanOptions {
   std::vector<MetricPtr> metrics;
   bool fuse = true;
 };
+
+// Whether a plan can compute several shards of `shard_rows` rows at once: every operator treats
+// rows one by one, and parameters are those of dense layers that we multiply ourselves, each used
+// once.
+bool can_stack(const Graph& graph, Precision precision, int64_t shard_rows);
 
 // What plans of one process share.
 struct PlanResources {

@@ -97,7 +97,7 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
       bytes_text(total), bytes_text(static_cast<double>(parts[0])),
       bytes_text(static_cast<double>(parts[1])), bytes_text(static_cast<double>(parts[2])),
       bytes_text(static_cast<double>(parts[3])), bytes_text(static_cast<double>(parts[4])));
-  if (options.kernels) text += kernels_text(executor.plan(rows));
+  if (options.kernels) text += kernels_text(executor.plan(batch));
   return text;
 }
 

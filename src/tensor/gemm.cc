@@ -1,10 +1,11 @@
 // How it goes, with a · b cut into equal blocks of at most kDepth along k:
-//   a's block is packed into equal strips of at most kRows rows, k by k;
-//   b's block is packed into strips of kStrip columns, k by k, a group of strips at a time, so that
-//   memory is read in order whichever way the matrix lies;
-//   the tile kernel multiplies one strip of each into kRows × kStrip sums in registers.
-// Row-major b that is used for few rows of a is not packed: the tile kernel reads it in place.
-// Dot products (b given by columns, few rows) need no packing either: both run along k.
+//   the left operand lies in strips of at most kRows rows, k by k: packed, or in place;
+//   the right operand is packed into strips of kStrip columns, k by k, each just before its use,
+//   and what the next strip needs is fetched from memory meanwhile; the tile kernel multiplies one
+//   strip of each into kRows × kStrip sums in registers.
+// Weights that are used for few rows are not packed: row-major ones are right operands in place,
+// and those given by columns are left operands in place, their tiles being written transposed.
+// Dot products need no packing either: both operands run along k.
 #include "tensor/gemm.h"
 
 #include <algorithm>
@@ -20,12 +21,13 @@
 namespace starling {
 namespace {
 
-constexpr int64_t kDepth = 320;    // of a block along k: a strip of b (20 KiB) stays in L1
-constexpr int64_t kStrip = 16;     // columns of a strip of b
-constexpr int64_t kRows = 6;       // rows of a strip of a: 6 × 16 sums are 12 AVX2 registers
-constexpr int64_t kGroup = 512;    // columns of b packed at a time: kDepth × kGroup stays in L2
-constexpr int64_t kPackRows = 24;  // rows of a from which packing b pays
-constexpr int64_t kDotWork = 256;  // m · n up to which dot products need no packing
+constexpr int64_t kDepth = kGemmShardDepth;  // of a block: a strip of b (20 KiB) stays in L1
+constexpr int64_t kStrip = 16;               // columns of a right strip
+constexpr int64_t kRows = 6;                 // rows of a left strip: 6 × 16 sums are 12 registers
+constexpr int64_t kPackRows = 24;            // rows from which packing row-major weights pays
+constexpr int64_t kThinRows = 96;            // rows from which packing weights by columns pays
+constexpr int64_t kDotWork = 256;            // m · n of a shard up to which dot products are used
+constexpr int kMaxLevels = 10;               // of the tree of shards along k
 
 // A strip of b has a line more than it needs: strips of 16 KiB would all fall on the same few sets
 // of the caches.
@@ -37,8 +39,22 @@ constexpr int64_t depth_of(int64_t k) {
   const int64_t blocks = (k + kDepth - 1) / kDepth;
   return blocks == 0 ? 0 : (k + blocks - 1) / blocks;
 }
-constexpr int64_t row_strips(int64_t m) { return (m + kRows - 1) / kRows; }
-constexpr int64_t strip_begin(int64_t m, int64_t strip) { return strip * m / row_strips(m); }
+struct RowStrips {
+  explicit constexpr RowStrips(int64_t m)
+      : count((m + kRows - 1) / kRows),
+        least(count > 0 ? m / count : 0),
+        longer(m - least * count) {}
+  constexpr int64_t rows(int64_t strip) const { return least + (strip < longer); }
+
+  int64_t count;
+  int64_t least;   // rows of a strip
+  int64_t longer;  // how many strips have one more
+};
+
+// Whether b is read in place as the left operand.
+constexpr bool is_thin(const GemmShape& s, const MatrixView& a, const MatrixView& b) {
+  return s.m < kThinRows && a.column_stride == 1 && b.row_stride == 1 && b.column_stride != 1;
+}
 
 int64_t round_up_to(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
@@ -54,64 +70,6 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<float, 16>;
 using V = hn::Vec<D>;
-
-// Sums of one tile, `rows` of a × kStrip, over k < depth. `a` is packed (`rows` floats per k); b's
-// row k is at b + k · b_stride. The first `columns` of the tile go to c.
-template <int rows>
-HWY_INLINE void tile(int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                     int64_t b_stride, bool add, float* HWY_RESTRICT c, int64_t c_stride,
-                     int64_t columns) {
-  const D d;
-  constexpr int kVectors = static_cast<int>(kStrip / hn::MaxLanes(D()));
-  V sums[rows][kVectors];
-  for (int r = 0; r < rows; ++r) {
-    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
-  }
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t k = 0; k < depth; ++k) {
-    V right[kVectors];
-    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * lanes);
-    for (int r = 0; r < rows; ++r) {
-      const V left = hn::Set(d, a[r]);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
-    }
-    a += rows;
-    b += b_stride;
-  }
-  if (columns == kStrip) {
-    for (int r = 0; r < rows; ++r) {
-      for (int v = 0; v < kVectors; ++v) {
-        float* to = c + r * c_stride + v * lanes;
-        hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sums[r][v]) : sums[r][v], d, to);
-      }
-    }
-    return;
-  }
-  alignas(64) float edge[kStrip];
-  for (int r = 0; r < rows; ++r) {
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, edge + v * lanes);
-    float* to = c + r * c_stride;
-    for (int64_t j = 0; j < columns; ++j) to[j] = add ? to[j] + edge[j] : edge[j];
-  }
-}
-
-void any_tile(int64_t rows, int64_t depth, const float* a, const float* b, int64_t b_stride,
-              bool add, float* c, int64_t c_stride, int64_t columns) {
-  switch (rows) {
-    case 1:
-      return tile<1>(depth, a, b, b_stride, add, c, c_stride, columns);
-    case 2:
-      return tile<2>(depth, a, b, b_stride, add, c, c_stride, columns);
-    case 3:
-      return tile<3>(depth, a, b, b_stride, add, c, c_stride, columns);
-    case 4:
-      return tile<4>(depth, a, b, b_stride, add, c, c_stride, columns);
-    case 5:
-      return tile<5>(depth, a, b, b_stride, add, c, c_stride, columns);
-    default:
-      return tile<6>(depth, a, b, b_stride, add, c, c_stride, columns);
-  }
-}
 
 // Four columns of four: to[j · to_stride + i] = from[i · from_stride + j].
 #if HWY_TARGET == HWY_SCALAR
@@ -138,6 +96,138 @@ HWY_INLINE void transpose_4x4(const float* from, int64_t from_stride, float* to,
 }
 #endif
 
+// The left strip of a tile: element (i, k) is at data[k · rows + i] when packed, and at
+// data[i · stride + k] in place.
+struct Left {
+  const float* data;
+  int64_t stride;
+  bool packed;
+};
+
+// Where a tile goes. Element (i, j) belongs at c[i · stride + j], or at c[j · stride + i] when
+// `transposed`; j < columns.
+struct Place {
+  float* c;
+  int64_t stride;
+  int64_t columns;
+  bool add;
+  bool transposed;
+};
+
+// What is multiplied: `shards` stretches of `depth` along k, one after another.
+struct Depth {
+  int64_t depth;
+  int64_t shards;
+};
+
+constexpr int kVectors = static_cast<int>(kStrip / hn::MaxLanes(D()));
+constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
+constexpr int64_t kTileFloats = (kRows + 3) / 4 * 4 * kStrip;  // whole squares of four
+
+// A tile that lies in memory goes where it belongs: for edges and for transposed tiles.
+void place_tile(const float* tile, int rows, const Place& to) {
+  if (!to.transposed) {
+    for (int r = 0; r < rows; ++r) {
+      float* c = to.c + r * to.stride;
+      for (int64_t j = 0; j < to.columns; ++j)
+        c[j] = to.add ? c[j] + tile[r * kStrip + j] : tile[r * kStrip + j];
+    }
+    return;
+  }
+  constexpr int64_t kWidth = 8;  // at least kRows
+  HWY_ALIGN float turned[kStrip * kWidth];
+  for (int r = 0; r < rows; r += 4) {
+    for (int64_t j = 0; j < kStrip; j += 4)
+      transpose_4x4(tile + r * kStrip + j, kStrip, turned + j * kWidth + r, kWidth);
+  }
+  for (int64_t j = 0; j < to.columns; ++j) {
+    float* c = to.c + j * to.stride;
+    for (int r = 0; r < rows; ++r)
+      c[r] = to.add ? c[r] + turned[j * kWidth + r] : turned[j * kWidth + r];
+  }
+}
+
+// `rows` of the left strip × kStrip; the right strip's row k is at b + k · b_stride. The sums of
+// shards are joined as they come: two of one size make one of the next. All in one function, so
+// that the sums stay in registers.
+template <int rows, bool packed>
+void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
+          const float* HWY_RESTRICT b, int64_t b_stride, const Place& to) {
+  const D d;
+  V sums[rows][kVectors];
+  HWY_ALIGN float waiting[kMaxLevels][kTileFloats];
+  const bool direct = !to.transposed && to.columns == kStrip;
+  for (int r = 0; r < (direct ? rows : 0); ++r) hwy::Prefetch(to.c + r * to.stride);
+  for (int64_t shard = 0;; ++shard) {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
+    }
+    for (int64_t k = 0; k < depth.depth; ++k) {
+      V right[kVectors];
+      for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * kLanes);
+      for (int r = 0; r < rows; ++r) {
+        const V left = hn::Set(d, packed ? a[r] : a[r * a_stride]);
+        for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
+      }
+      a += packed ? rows : 1;
+      b += b_stride;
+    }
+    int level = 0;
+    for (; (shard >> level) & 1; ++level) {
+      for (int r = 0; r < rows; ++r) {
+        for (int v = 0; v < kVectors; ++v)
+          sums[r][v] = hn::Add(hn::Load(d, waiting[level] + r * kStrip + v * kLanes), sums[r][v]);
+      }
+    }
+    if (shard + 1 == depth.shards) break;
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < kVectors; ++v)
+        hn::Store(sums[r][v], d, waiting[level] + r * kStrip + v * kLanes);
+    }
+  }
+  if (direct) {
+    for (int r = 0; r < rows; ++r) {
+      for (int v = 0; v < kVectors; ++v) {
+        float* c = to.c + r * to.stride + v * kLanes;
+        hn::StoreU(to.add ? hn::Add(hn::LoadU(d, c), sums[r][v]) : sums[r][v], d, c);
+      }
+    }
+    return;
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < kVectors; ++v)
+      hn::Store(sums[r][v], d, waiting[0] + r * kStrip + v * kLanes);
+  }
+  place_tile(waiting[0], rows, to);
+}
+
+template <int rows>
+void tile_of(const Depth& depth, const Left& a, const float* b, int64_t b_stride, const Place& to) {
+  if (a.packed) {
+    tile<rows, true>(depth, a.data, a.stride, b, b_stride, to);
+  } else {
+    tile<rows, false>(depth, a.data, a.stride, b, b_stride, to);
+  }
+}
+
+void any_tile(int64_t rows, const Depth& depth, const Left& a, const float* b, int64_t b_stride,
+              const Place& to) {
+  switch (rows) {
+    case 1:
+      return tile_of<1>(depth, a, b, b_stride, to);
+    case 2:
+      return tile_of<2>(depth, a, b, b_stride, to);
+    case 3:
+      return tile_of<3>(depth, a, b, b_stride, to);
+    case 4:
+      return tile_of<4>(depth, a, b, b_stride, to);
+    case 5:
+      return tile_of<5>(depth, a, b, b_stride, to);
+    default:
+      return tile_of<6>(depth, a, b, b_stride, to);
+  }
+}
+
 // to[k · width + j] = element (k, j) of b, for `columns` ≤ width columns; zeros beyond.
 void pack_strip_transposed(const MatrixView& b, int64_t depth, int64_t columns, int64_t width,
                            float* to) {
@@ -160,82 +250,145 @@ void pack_strip_transposed(const MatrixView& b, int64_t depth, int64_t columns, 
   }
 }
 
-// Packs `columns` columns of b, strip after strip; each strip has strip_floats(depth) floats.
-void pack_b(const MatrixView& b, int64_t depth, int64_t columns, float* to) {
-  const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+// Packs up to kStrip columns of b, k by k; zeros beyond them.
+void pack_right(const MatrixView& b, int64_t depth, int64_t columns, float* to) {
   if (b.row_stride == 1 && b.column_stride != 1) {
-    for (int64_t j = 0; j < columns; j += kStrip) {
-      pack_strip_transposed({b.data + j * b.column_stride, 1, b.column_stride}, depth,
-                            std::min(kStrip, columns - j), kStrip,
-                            to + j / kStrip * strip_floats(depth));
-    }
+    pack_strip_transposed(b, depth, columns, kStrip, to);
     return;
   }
-  const int64_t whole = columns / kStrip * kStrip;
-  for (int64_t k = 0; k < depth; ++k) {  // row by row: memory is read in order
+  for (int64_t k = 0; k < depth; ++k) {
     const float* from = b.data + k * b.row_stride;
-    for (int64_t j = 0; j < whole; j += kStrip) {
-      float* strip = to + j / kStrip * strip_floats(depth) + k * kStrip;
-      hwy::Prefetch(from + 2 * b.row_stride + j);
-      for (int64_t v = 0; v < kStrip; v += lanes)
-        hn::StoreU(hn::LoadU(d, from + j + v), d, strip + v);
-    }
-    if (whole < columns) {
-      float* strip = to + whole / kStrip * strip_floats(depth) + k * kStrip;
-      for (int64_t j = 0; j < kStrip; ++j) strip[j] = whole + j < columns ? from[whole + j] : 0.0f;
+    if (columns == kStrip) {
+      for (int v = 0; v < kVectors; ++v)
+        hn::StoreU(hn::LoadU(D(), from + v * kLanes), D(), to + k * kStrip + v * kLanes);
+    } else {
+      for (int64_t j = 0; j < kStrip; ++j) to[k * kStrip + j] = j < columns ? from[j] : 0.0f;
     }
   }
 }
 
 // Packs a's rows strip by strip, each k by k.
-void pack_a(const MatrixView& a, int64_t m, int64_t depth, float* to) {
-  for (int64_t strip = 0; strip < row_strips(m); ++strip) {
-    const int64_t i = strip_begin(m, strip), rows = strip_begin(m, strip + 1) - i;
-    const float* from = a.data + i * a.row_stride;
+void pack_left(const MatrixView& a, int64_t m, int64_t depth, float* to) {
+  const RowStrips strips(m);
+  const float* from = a.data;
+  for (int64_t strip = 0; strip < strips.count; ++strip) {
+    const int64_t rows = strips.rows(strip);
     if (a.column_stride == 1) {
-      pack_strip_transposed({from, 1, a.row_stride}, depth, rows, rows, to + i * depth);
-      continue;
-    }
-    for (int64_t k = 0; k < depth; ++k) {
-      for (int64_t r = 0; r < rows; ++r) {
-        to[i * depth + k * rows + r] = from[r + k * a.column_stride];
+      pack_strip_transposed({from, 1, a.row_stride}, depth, rows, rows, to);
+    } else {
+      for (int64_t k = 0; k < depth; ++k) {
+        for (int64_t r = 0; r < rows; ++r) to[k * rows + r] = from[r + k * a.column_stride];
       }
     }
+    from += rows * a.row_stride;
+    to += rows * depth;
+  }
+}
+
+// Asks memory, little by little, for a strip that pack_right will read.
+class Fetch {
+ public:
+  Fetch(const MatrixView& b, int64_t depth, int64_t columns, int64_t parts)
+      : by_rows_(b.column_stride == 1),
+        line_(b.data),
+        stride_(by_rows_ ? b.row_stride : b.column_stride),
+        lines_(by_rows_ ? 1 : (depth + kStrip - 1) / kStrip),
+        left_(columns <= 0 ? 0
+              : by_rows_   ? depth
+                           : lines_ * columns),
+        share_(left_ / parts + 1) {}
+
+  HWY_INLINE void part() {
+    const int64_t count = std::min(share_, left_);
+    for (int64_t i = 0; i < count; ++i) {
+      __builtin_prefetch(line_ + at_ * kStrip, 0, 2);
+      if (++at_ == lines_) {
+        at_ = 0;
+        line_ += stride_;
+      }
+    }
+    left_ -= count;
+  }
+
+ private:
+  const bool by_rows_;
+  const float* line_;
+  const int64_t stride_, lines_;
+  int64_t left_, share_, at_ = 0;
+};
+
+// A block of b, `columns` columns from column `from` on.
+MatrixView columns_of(const MatrixView& b, int64_t from) {
+  return {b.data + from * b.column_stride, b.row_stride, b.column_stride};
+}
+
+// One block along k: c (+)= a · b, with both packed, or b in place.
+void multiply_block(const GemmShape& s, const Depth& depth, const MatrixView& a,
+                    const MatrixView& b, bool add, float* c, float* scratch) {
+  const int64_t total = depth.depth * depth.shards;
+  const bool in_place = b.column_stride == 1 && s.m < kPackRows;
+  float* const left = scratch;
+  float* const right = scratch + round_up_to(s.m * total, kStrip);
+  pack_left(a, s.m, total, left);
+  const RowStrips strips(s.m);
+  for (int64_t j = 0; j < s.n; j += kStrip) {
+    const int64_t columns = std::min(kStrip, s.n - j);
+    const MatrixView strip = columns_of(b, j);
+    // Columns beyond the last whole strip are read too: only packed memory has them.
+    const bool whole = in_place && columns == kStrip;
+    if (!whole) pack_right(strip, total, columns, right);
+    Fetch next(columns_of(b, j + kStrip), total, std::min(kStrip, s.n - j - columns), strips.count);
+    const float* a_strip = left;
+    float* c_strip = c + j;
+    for (int64_t r = 0; r < strips.count; ++r) {
+      const int64_t rows = strips.rows(r);
+      next.part();
+      any_tile(rows, depth, {a_strip, 0, true}, whole ? strip.data : right,
+               whole ? strip.row_stride : kStrip, {c_strip, s.n, columns, add, false});
+      a_strip += rows * total;
+      c_strip += rows * s.n;
+    }
+  }
+}
+
+// The same with the roles exchanged, for few rows of a: those are packed into right strips, and b,
+// given by columns, is read in place as the left operand.
+void multiply_thin_block(const GemmShape& s, const Depth& depth, const MatrixView& a,
+                         const MatrixView& b, bool add, float* c, float* scratch) {
+  const MatrixView turned{a.data, a.column_stride, a.row_stride};
+  for (int64_t i = 0; i < s.m; i += kStrip) {
+    pack_right(columns_of(turned, i), depth.depth, std::min(kStrip, s.m - i),
+               scratch + i / kStrip * strip_floats(depth.depth));
+  }
+  const RowStrips strips(s.n);
+  const float* b_strip = b.data;
+  float* c_strip = c;
+  for (int64_t r = 0; r < strips.count; ++r) {
+    const int64_t rows = strips.rows(r);
+    for (int64_t i = 0; i < s.m; i += kStrip) {
+      any_tile(rows, depth, {b_strip, b.column_stride, false},
+               scratch + i / kStrip * strip_floats(depth.depth), kStrip,
+               {c_strip + i * s.n, s.n, std::min(kStrip, s.m - i), add, true});
+    }
+    b_strip += rows * b.column_stride;
+    c_strip += rows;
   }
 }
 
 void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate,
                  float* c, float* scratch) {
-  // Columns beyond the last whole strip are read as a strip too: only packed memory has them.
-  const bool in_place = b.column_stride == 1 && s.m < kPackRows;
-  float* const packed_a = scratch;
+  if (s.depth_shards > 1) {
+    const Depth depth{s.k / s.depth_shards, s.depth_shards};
+    return multiply_block(s, depth, a, b, accumulate, c, scratch);
+  }
+  const bool thin = is_thin(s, a, b);
   const int64_t most = depth_of(s.k);
-  float* const packed_b = scratch + round_up_to(s.m * most, kStrip);
   for (int64_t k = 0; k < s.k; k += most) {
-    const int64_t depth = std::min(most, s.k - k);
-    pack_a({a.data + k * a.column_stride, a.row_stride, a.column_stride}, s.m, depth, packed_a);
-    const bool add = accumulate || k > 0;
-    for (int64_t group = 0; group < s.n; group += kGroup) {
-      const int64_t columns = std::min(kGroup, s.n - group);
-      const MatrixView block{b.data + k * b.row_stride + group * b.column_stride, b.row_stride,
-                             b.column_stride};
-      const int64_t whole = in_place ? columns / kStrip * kStrip : 0;
-      if (whole < columns) {
-        pack_b({block.data + whole * block.column_stride, block.row_stride, block.column_stride},
-               depth, columns - whole, packed_b);
-      }
-      for (int64_t j = 0; j < columns; j += kStrip) {
-        const float* strip =
-            j < whole ? block.data + j : packed_b + (j - whole) / kStrip * strip_floats(depth);
-        const int64_t stride = j < whole ? block.row_stride : kStrip;
-        for (int64_t r = 0; r < row_strips(s.m); ++r) {
-          const int64_t i = strip_begin(s.m, r), rows = strip_begin(s.m, r + 1) - i;
-          any_tile(rows, depth, packed_a + i * depth, strip, stride, add, c + i * s.n + group + j,
-                   s.n, std::min(kStrip, columns - j));
-        }
-      }
-    }
+    (thin ? multiply_thin_block : multiply_block)(
+        s, {std::min(most, s.k - k), 1},
+        {a.data + k * a.column_stride, a.row_stride, a.column_stride},
+        {b.data + k * b.row_stride, b.row_stride, b.column_stride}, accumulate || k > 0, c,
+        scratch);
   }
 }
 
@@ -258,7 +411,6 @@ HWY_INLINE void dots(int64_t k, const float* HWY_RESTRICT a, int64_t a_stride,
                      const float* HWY_RESTRICT b, int64_t b_stride, bool add, float* HWY_RESTRICT c,
                      int64_t c_stride) {
   const D d;
-  constexpr int kVectors = static_cast<int>(kStrip / hn::MaxLanes(D()));
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   V sums[rows][columns][kVectors];
   for (int r = 0; r < rows; ++r) {
@@ -309,7 +461,7 @@ void gemm_dots(const GemmShape& s, const MatrixView& a, const MatrixView& b, boo
 void gemm_target(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate,
                  float* c, float* scratch) {
   const bool along_k = a.column_stride == 1 && b.row_stride == 1;
-  if (along_k && s.m * s.n <= kDotWork) {
+  if (along_k && s.m / s.row_shards * s.n <= kDotWork) {
     gemm_dots(s, a, b, accumulate, c);
   } else {
     gemm_blocks(s, a, b, accumulate, c, scratch);
@@ -327,10 +479,10 @@ namespace starling {
 HWY_EXPORT(gemm_target);
 
 size_t gemm_scratch_floats(const GemmShape& shape) {
-  const int64_t depth = depth_of(shape.k);
-  const int64_t columns = round_up_to(std::min(shape.n, kGroup), kStrip);
-  return static_cast<size_t>(round_up_to(shape.m * depth, kStrip) +
-                             columns / kStrip * strip_floats(depth));
+  const int64_t depth = shape.depth_shards > 1 ? shape.k : depth_of(shape.k);
+  const int64_t thin = (shape.m + kStrip - 1) / kStrip * strip_floats(depth);
+  const int64_t packed = round_up_to(shape.m * depth, kStrip) + strip_floats(depth);
+  return static_cast<size_t>(std::max(thin, packed));
 }
 
 void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate,

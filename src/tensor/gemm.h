@@ -2,11 +2,11 @@
 //
 // oneDNN's own product is used where it has block-wise kernels (AVX-512); on AVX2 it packs its
 // operands line by line, which costs half of the time for weights of 4096 columns, and its calls
-// cost more than the products of a small model. Here blocks of b are packed in the order in which
-// they lie in memory, or not at all when they would be used only a few times.
+// cost more than the products of a small model. Here b is packed strip by strip while the next
+// strip is on its way from memory, or not at all when it would be used only a few times.
 //
 // Each element of c is summed over k in order, in blocks of a fixed length: its bits depend neither
-// on the vector width nor on the shape of the product around it.
+// on the vector width nor on the other shards that are multiplied with it.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,14 @@ struct MatrixView {
 
 struct GemmShape {
   int64_t m, n, k;  // c is m × n, summed over k
+  // How many shards of equal size lie stacked in the rows of a and c, or along k (a power of two;
+  // their sums are joined along the shard tree). The bits are those of one product per shard.
+  int64_t row_shards = 1;
+  int64_t depth_shards = 1;
 };
+
+// The longest stretch of k, of a shard, that depth_shards > 1 allows.
+inline constexpr int64_t kGemmShardDepth = 320;
 
 // Floats of scratch that gemm needs for this shape.
 size_t gemm_scratch_floats(const GemmShape& shape);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "tensor/tree_sum.h"
 
 namespace starling {
 namespace {
@@ -82,6 +83,45 @@ TEST(Gemm, WideProductsAreRightEverywhere) {
     for (int64_t i = 0; i < 29; ++i) {
       for (int64_t j = 0; j < 1100; ++j)
         ASSERT_NEAR(c[static_cast<size_t>(i * 1100 + j)], product.expected(i, j, true), 1e-4);
+    }
+  }
+}
+
+TEST(Gemm, StackedRowsHaveTheBitsOfEachShardAlone) {
+  for (const bool b_by_rows : {true, false}) {
+    for (const int64_t rows : {1, 8, 20, 40, 110}) {
+      for (const int64_t n : {10, 70}) {
+        const Product all({.m = 4 * rows, .n = n, .k = 500, .row_shards = 4}, true, b_by_rows);
+        const std::vector<float> together = all.run(false);
+        for (int64_t shard = 0; shard < 4; ++shard) {
+          Product one({rows, n, 500}, true, b_by_rows);
+          one.a = {all.a.data + shard * rows * 500, 500, 1};
+          const auto begin = together.begin() + shard * rows * n;
+          EXPECT_EQ(one.run(false), std::vector<float>(begin, begin + rows * n));
+        }
+      }
+    }
+  }
+}
+
+TEST(Gemm, ShardsAlongKAreJoinedByTheTree) {
+  constexpr int64_t kM = 17, kN = 40;
+  for (const int64_t shards : {2, 4, 8, 32}) {
+    for (const int64_t rows : {1, 7, 32}) {
+      const Product all({.m = kM, .n = kN, .k = shards * rows, .depth_shards = shards}, false,
+                        true);
+      std::vector<std::vector<float>> parts;
+      std::vector<const float*> at;
+      for (int64_t shard = 0; shard < shards; ++shard) {
+        Product one({kM, kN, rows}, false, true);
+        one.a = {all.a.data + shard * rows * kM, 1, kM};
+        one.b = {all.b.data + shard * rows * kN, kN, 1};
+        parts.push_back(one.run(false));
+        at.push_back(parts.back().data());
+      }
+      std::vector<float> expected(static_cast<size_t>(kM * kN));
+      tree_sum(at, expected.size(), expected.data());
+      EXPECT_EQ(all.run(false), expected) << shards << " shards of " << rows;
     }
   }
 }

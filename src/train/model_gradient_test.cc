@@ -34,7 +34,7 @@ class ModelGradient : public testing::TestWithParam<GradientCase> {
     const Sums& sums = executor.gradient(
         {.samples = ids_, .features = features_.data(), .labels = labels_.data(), .epoch = 1});
     if (gradient != nullptr) {
-      for (const float* shard : executor.shard_gradients()) {
+      for (const float* shard : executor.group_gradients()) {
         for (size_t i = 0; i < gradient->size(); ++i) (*gradient)[i] += double{shard[i]};
       }
     }

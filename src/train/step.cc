@@ -51,7 +51,7 @@ TrainStep::Result TrainStep::run(const BatchRows& batch, double rate) {
   }
   UpdateSettings settings(optimizer_, rate, state_.step);
   std::array<const float*, 1> summed{executor_.first_gradient()};
-  std::span<const float* const> gradients = executor_.shard_gradients();
+  std::span<const float* const> gradients = executor_.group_gradients();
   // The whole gradient is looked at before anything changes where that is asked for.
   if (optimizer_.clip_norm || policy_ == NonFinite::kSkip) {
     const double norm = sum_gradients();
@@ -77,7 +77,7 @@ TrainStep::Result TrainStep::run(const BatchRows& batch, double rate) {
 }
 
 double TrainStep::sum_gradients() {
-  const std::span<const float* const> shards = executor_.shard_gradients();
+  const std::span<const float* const> shards = executor_.group_gradients();
   float* const sum = executor_.first_gradient();
   for_blocks([&](size_t first, size_t last) {
     std::array<const float*, kMaxShards> at;
