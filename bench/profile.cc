@@ -40,17 +40,20 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Runs the kernels of a step as Executor::run_shard does, each with a clock around it.
+// Runs the kernels of a step as Executor::run_group does, each with a clock around it.
 class KernelClock {
  public:
-  explicit KernelClock(Job& job) : job_(job), batch_(static_cast<int64_t>(job.options().batch)) {
+  explicit KernelClock(Job& job)
+      : job_(job),
+        batch_(static_cast<int64_t>(job.options().batch)),
+        group_(job.executor().prepare(batch_)) {
     const TrainState& state = job.state();
     gradients_ = Buffer<float>(state.space.total_floats());
     moments_.resize(state.moments.size());
     losses_ = Buffer<float>(job.options().batch);
     for_micro_batches([&](int64_t, int64_t rows, bool) {
       if (plans_.contains(rows)) return;
-      const Plan& plan = job.executor().plan(rows);
+      const Plan& plan = job.executor().plan(rows, group_);
       plans_[rows] = {&plan, std::vector<std::vector<double>>(plan.kernels().size()), 0};
       arena_floats_ = std::max(arena_floats_, plan.arena_floats());
     });
@@ -99,11 +102,10 @@ class KernelClock {
   template <typename Use>
   void for_micro_batches(Use use) const {
     const ExecutorOptions& options = job_.executor().options();
-    for (int shard = 0; shard < options.shards; ++shard) {
+    for (int shard = 0; shard < options.shards; shard += group_) {
       const int64_t begin = shard_begin(batch_, shard, options.shards),
-                    end = shard_begin(batch_, shard + 1, options.shards);
-      const bool whole = options.micro_batch == 0 || !moments_.empty();
-      const int64_t micro = whole ? end - begin : std::min(end - begin, options.micro_batch);
+                    end = shard_begin(batch_, shard + group_, options.shards);
+      const int64_t micro = job_.executor().micro_batch(end - begin, group_);
       for (int64_t first = begin; first < end; first += micro)
         use(first, std::min(micro, end - first), first > begin);
     }
@@ -140,6 +142,7 @@ class KernelClock {
 
   Job& job_;
   const int64_t batch_;
+  const int group_;
   const double overhead_ = clock_ns();
   Buffer<float> arena_, gradients_, losses_;
   std::vector<double> moments_;

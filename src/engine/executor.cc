@@ -50,9 +50,9 @@ Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metr
   partial_sums_.reserve(shards_.size());
 }
 
-int64_t Executor::micro_batch(int64_t shard_rows) const {
-  const bool whole = options_.micro_batch == 0 || moments_.size() > 0;
-  return whole ? shard_rows : std::min(shard_rows, options_.micro_batch);
+int64_t Executor::micro_batch(int64_t rows, int shards) const {
+  const bool whole = shards > 1 || options_.micro_batch == 0 || moments_.size() > 0;
+  return whole ? rows : std::min(rows, options_.micro_batch);
 }
 
 int Executor::group_shards(int64_t samples) const {
@@ -107,7 +107,7 @@ int Executor::prepare(int64_t samples) {
       const int64_t rows = shard_begin(samples, shard + size, options_.shards) -
                            shard_begin(samples, shard, options_.shards);
       if (rows == 0) continue;
-      const int64_t micro = size > 1 ? rows : micro_batch(rows);
+      const int64_t micro = micro_batch(rows, size);
       for (int lane = 0; lane < lanes_.count(); ++lane) {
         lane_plan(lane, micro, size);
         if (rows % micro != 0) lane_plan(lane, rows % micro, size);
@@ -118,12 +118,6 @@ int Executor::prepare(int64_t samples) {
     gradients_.emplace_back(parameters_.total_floats());
   prepared_.push_back({samples, size});
   return size;
-}
-
-const Plan& Executor::plan(int64_t samples) {
-  const int size = prepare(samples);
-  const int64_t rows = std::max<int64_t>(1, shard_begin(samples, size, options_.shards));
-  return lane_plan(0, size > 1 ? rows : micro_batch(rows), size);
 }
 
 const Sums& Executor::gradient(const BatchRows& batch) {
@@ -181,7 +175,7 @@ void Executor::run_group(int lane, int first_shard, int shards, const BatchRows&
   frame.moments = group[0].moments.data();
   frame.loss_scale = 1.0f / static_cast<float>(n);
   frame.context = {.training = true, .seed = options_.seed, .epoch = batch.epoch};
-  const int64_t micro = shards > 1 ? end - begin : micro_batch(end - begin);
+  const int64_t micro = micro_batch(end - begin, shards);
   for (int64_t first = begin; first < end; first += micro) {
     const int64_t rows = std::min(micro, end - first), each = rows / shards;
     Plan& plan = lane_plan(lane, rows, shards);

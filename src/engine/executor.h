@@ -100,8 +100,10 @@ class Executor {
   // Compiles what a batch of `samples` needs: so that memory is known, and the first step is quick.
   // Returns how many shards its groups have.
   int prepare(int64_t samples);
-  // The plan of lane 0 for the first micro-batch of a batch of `samples`: for descriptions.
-  const Plan& plan(int64_t samples);
+  // The rows of a micro-batch in a group of `shards` shards that has `rows` rows.
+  int64_t micro_batch(int64_t rows, int shards) const;
+  // The plan of lane 0 for micro-batches of `rows` rows in groups of `shards`: for descriptions.
+  const Plan& plan(int64_t rows, int shards) { return lane_plan(0, rows, shards); }
 
  private:
   // Plans by numbers of rows and shards; 0 shards: for inference.
@@ -130,7 +132,6 @@ class Executor {
                      bool with_labels, ChunkUse use);
   // Adds what rows first … first + count − 1 of the plan's `rows` gave.
   void add_sums(int lane, int64_t rows, int64_t first, int64_t count, Sums& sums) const;
-  int64_t micro_batch(int64_t shard_rows) const;
 
   const Graph& graph_;
   const LossPtr loss_;

@@ -76,10 +76,9 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
                      .precision = settings.precision,
                      .seed = settings.seed});
   const auto batch = static_cast<int64_t>(job.training.batch);
-  executor.prepare(batch);
-  // With batch normalisation the whole shard is one micro-batch.
-  const int64_t shard_rows = std::max<int64_t>(1, (batch + shards - 1) / shards);
-  const int64_t rows = state.moments.size() > 0 ? shard_rows : std::min(shard_rows, micro_batch);
+  const int group = executor.prepare(batch);
+  const int64_t group_rows = std::max<int64_t>(1, (batch * group + shards - 1) / shards);
+  const int64_t rows = executor.micro_batch(group_rows, group);
 
   std::string text = fmt::format("{}\n\n{}\n", job.name, model.summary());
   text += fmt::format("training   batch {} in {} shards, micro-batch {}, {} lanes, {}, {}, {} {}\n",
@@ -97,7 +96,7 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
       bytes_text(total), bytes_text(static_cast<double>(parts[0])),
       bytes_text(static_cast<double>(parts[1])), bytes_text(static_cast<double>(parts[2])),
       bytes_text(static_cast<double>(parts[3])), bytes_text(static_cast<double>(parts[4])));
-  if (options.kernels) text += kernels_text(executor.plan(batch));
+  if (options.kernels) text += kernels_text(executor.plan(rows, group));
   return text;
 }
 
