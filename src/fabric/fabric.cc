@@ -1,0 +1,81 @@
+#include "fabric/fabric.h"
+
+#include <fmt/format.h>
+
+namespace starling {
+
+Counters Fabric::counters() const {
+  Counters sum;
+  for (int peer = 0; peer < world(); ++peer) {
+    const Counters one = counters(peer);
+    sum.bytes_sent += one.bytes_sent;
+    sum.bytes_received += one.bytes_received;
+    sum.messages_sent += one.messages_sent;
+    sum.messages_received += one.messages_received;
+  }
+  return sum;
+}
+
+namespace {
+
+std::string reason_of(const Transfer& transfer, FailureKind kind) {
+  const std::string peer =
+      transfer.peer == kAnyPeer ? std::string("any peer") : fmt::format("peer {}", transfer.peer);
+  switch (kind) {
+    case FailureKind::kPeerGone:
+      return transfer.peer == kAnyPeer ? "all peers are gone" : peer + " is gone";
+    case FailureKind::kDeadline:
+      return fmt::format("{} {} in time", peer,
+                         transfer.kind == Transfer::Kind::kSend ? "took not all" : "sent not all");
+    case FailureKind::kStaleView:
+      return peer + ": the view has changed";
+    case FailureKind::kLength:
+      return peer + " sent a message of another length";
+    case FailureKind::kClosed:
+      return peer + ": this side was closed";
+  }
+  return peer;
+}
+
+}  // namespace
+
+Failure describe_failure(const Fabric& fabric, const Transfer& transfer) {
+  const FailureKind kind = transfer.failed() ? transfer.failure : FailureKind::kDeadline;
+  const std::chrono::duration<double, std::milli> elapsed = fabric.now() - transfer.started;
+  return {kind, transfer.peer,
+          fmt::format("{} rank={} tag={}: {} after {:.3g} ms, {} of {} bytes",
+                      transfer.kind == Transfer::Kind::kSend ? "send" : "receive", fabric.rank(),
+                      transfer.tag, reason_of(transfer, kind), elapsed.count(), transfer.bytes,
+                      transfer.of_bytes)};
+}
+
+Result<size_t> wait(Fabric& fabric, Ticket ticket, Instant deadline) {
+  while (true) {
+    const Transfer transfer = fabric.poll(ticket);
+    if (transfer.done()) return transfer.bytes;
+    if (transfer.failed()) return describe_failure(fabric, transfer);
+    if (!fabric.progress(deadline) && fabric.now() >= deadline) {
+      const Transfer last = fabric.poll(ticket);
+      if (last.done()) return last.bytes;
+      if (last.pending()) fabric.cancel(ticket);
+      return describe_failure(fabric, last);
+    }
+  }
+}
+
+Status send(Fabric& fabric, int peer, Tag tag, std::span<const std::byte> bytes, Instant deadline) {
+  const Result<size_t> sent = wait(fabric, fabric.start_send(peer, tag, bytes), deadline);
+  return sent.ok() ? Status() : Status(sent.failure());
+}
+
+Status receive(Fabric& fabric, int peer, Tag tag, std::span<std::byte> bytes, Instant deadline) {
+  const Result<size_t> got = wait(fabric, fabric.start_receive(peer, tag, bytes), deadline);
+  return got.ok() ? Status() : Status(got.failure());
+}
+
+Result<size_t> receive_up_to(Fabric& fabric, int peer, Tag tag, std::span<std::byte> bytes,
+                             Instant deadline) {
+  return wait(fabric, fabric.start_receive_up_to(peer, tag, bytes), deadline);
+}
+
+}  // namespace starling
