@@ -18,12 +18,13 @@ Counters Fabric::counters() const {
 
 namespace {
 
-std::string reason_of(const Transfer& transfer, FailureKind kind) {
+std::string reason_of(const Fabric& fabric, const Transfer& transfer, FailureKind kind) {
   const std::string peer =
       transfer.peer == kAnyPeer ? std::string("any peer") : fmt::format("peer {}", transfer.peer);
   switch (kind) {
     case FailureKind::kPeerGone:
-      return transfer.peer == kAnyPeer ? "all peers are gone" : peer + " is gone";
+      return transfer.peer == kAnyPeer ? "all peers are gone"
+                                       : peer + " " + fabric.why_gone(transfer.peer);
     case FailureKind::kDeadline:
       return fmt::format("{} {} in time", peer,
                          transfer.kind == Transfer::Kind::kSend ? "took not all" : "sent not all");
@@ -45,8 +46,8 @@ Failure describe_failure(const Fabric& fabric, const Transfer& transfer) {
   return {kind, transfer.peer,
           fmt::format("{} rank={} tag={}: {} after {:.3g} ms, {} of {} bytes",
                       transfer.kind == Transfer::Kind::kSend ? "send" : "receive", fabric.rank(),
-                      transfer.tag, reason_of(transfer, kind), elapsed.count(), transfer.bytes,
-                      transfer.of_bytes)};
+                      transfer.tag, reason_of(fabric, transfer, kind), elapsed.count(),
+                      transfer.bytes, transfer.of_bytes)};
 }
 
 Result<size_t> wait(Fabric& fabric, Ticket ticket, Instant deadline) {

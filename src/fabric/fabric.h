@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "base/result.h"
 
@@ -54,8 +55,8 @@ struct Transfer {
   FailureKind failure = FailureKind::kClosed;  // of a failed one
   int peer = -1;  // of start_receive_up_to(kAnyPeer, …): who sent it, once that is known
   Tag tag = 0;
-  size_t bytes = 0;     // moved so far; of a message that was received: its length
-  size_t of_bytes = 0;  // the length of the span, or of a message that did not fit it (kLength)
+  size_t bytes = 0;     // moved so far; of a message that has come: its length
+  size_t of_bytes = 0;  // the length of the span
   Instant started{};
 
   bool pending() const { return state == State::kPending; }
@@ -103,6 +104,9 @@ class Fabric {
 
   // Whether the peer is known to be lost. It stays lost for this fabric.
   virtual bool gone(int peer) const = 0;
+  // How that was noticed, in words that follow "peer 3": "closed the connection". Empty if it is
+  // not.
+  virtual std::string why_gone(int peer) const = 0;
   // Tells what was learnt elsewhere: the peer is lost.
   virtual void mark_gone(int peer) = 0;
 
