@@ -68,12 +68,6 @@ void TransferTable::release(Index index) {
   free_ = index;
 }
 
-void TransferTable::orphan(Index index) {
-  Slot& slot = slots_[index];
-  slot.orphan = true;
-  if (++slot.generation == 0) slot.generation = 1;
-}
-
 void SlotList::push(TransferTable& table, Index index) {
   table[index].next = TransferTable::kNone;
   if (empty()) {
@@ -89,6 +83,14 @@ SlotList::Index SlotList::pop(TransferTable& table) {
   head_ = table[index].next;
   table[index].next = TransferTable::kNone;
   return index;
+}
+
+void SlotList::replace_head(TransferTable& table, Index index) {
+  const Index old = head_;
+  table[index].next = table[old].next;
+  table[old].next = TransferTable::kNone;
+  head_ = index;
+  if (tail_ == old) tail_ = index;
 }
 
 bool SlotList::remove(TransferTable& table, Index index) {

@@ -40,8 +40,6 @@ class TransferTable {
   void fail(Index index, FailureKind failure);
   // Frees the slot; its ticket is retired.
   void release(Index index);
-  // Retires the ticket, while the transfer goes on.
-  void orphan(Index index);
 
   // Whether a transfer was finished, or something else noted, since this was last asked.
   bool take_changed() { return std::exchange(changed_, false); }
@@ -63,6 +61,7 @@ class SlotList {
   Index head() const { return head_; }
   void push(TransferTable& table, Index index);
   Index pop(TransferTable& table);
+  void replace_head(TransferTable& table, Index index);
   // Whether it was there.
   bool remove(TransferTable& table, Index index);
 

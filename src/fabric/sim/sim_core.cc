@@ -179,8 +179,8 @@ void SimCore::send_done(uint64_t id) {
 void SimCore::deliver(uint64_t id) {
   const Message& message = messages_[id];
   Rank& receiver = ranks[static_cast<size_t>(message.to)];
-  // A dead receiver takes nothing: a send that waits for it goes on waiting.
-  if (receiver.dead || now > heard_until_[pair(message.from, message.to)]) return release(id);
+  // A rank that ended takes nothing: a send that waits for it goes on waiting.
+  if (receiver.fabric->has_ended() || now > heard_until_[pair(message.from, message.to)]) return release(id);
   if (message.rendezvous) {
     receiver.fabric->deliver_in_place(message.from, message.tag, message.view, message.length, id);
   } else {

@@ -57,7 +57,6 @@ void SimFabric::send_done(Index slot, std::span<const std::byte> sent) {
 }
 
 void SimFabric::deliver(int from, Tag tag, uint64_t view, std::span<const std::byte> bytes) {
-  if (closed()) return;
   Incoming* message = mailbox().begin(from, tag, view, bytes.size());
   if (message->target && !bytes.empty()) std::memcpy(message->place(), bytes.data(), bytes.size());
   mailbox().advance(message, bytes.size());
@@ -65,7 +64,6 @@ void SimFabric::deliver(int from, Tag tag, uint64_t view, std::span<const std::b
 
 void SimFabric::deliver_in_place(int from, Tag tag, uint64_t view, size_t length,
                                  uint64_t message) {
-  if (closed()) return core_.discard(message);
   mailbox().arrive_in_place(from, tag, view, length, message);
 }
 

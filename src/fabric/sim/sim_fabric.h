@@ -22,6 +22,7 @@ class SimFabric final : public FabricBase, private InPlaceSource {
   // The send is done; `sent` is what its memory must still hold.
   void send_done(Index slot, std::span<const std::byte> sent);
   void lose_peer(int peer, const char* why) { lose(peer, why); }
+  bool has_ended() const { return closed(); }
   bool take_changed() { return table().take_changed(); }
   void note_change() { table().note_change(); }
 

@@ -1,0 +1,155 @@
+#include "fabric/shm/shared_segment.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+constexpr const char* kHint = "use fewer workers, or a smaller model";
+
+Error no_room(size_t bytes, const std::string& why, const std::string& hint) {
+  return run_error(fmt::format("no room for {:.1f} MiB of shared memory: {}",
+                               static_cast<double>(bytes) / (1 << 20), why),
+                   hint);
+}
+
+// The first number of a file, if there is one.
+std::optional<uint64_t> number_in(const std::string& path) {
+  std::ifstream stream(path);
+  uint64_t value = 0;
+  if (stream >> value) return value;
+  return std::nullopt;
+}
+
+// Memory that can still be had: the machine's, or that of the control group (v2) if it is less.
+// Asking for more than that would not fail, but have the kernel kill somebody.
+uint64_t available_bytes() {
+  uint64_t available = UINT64_MAX;
+  std::ifstream meminfo("/proc/meminfo");
+  for (std::string line; std::getline(meminfo, line);) {
+    if (line.starts_with("MemAvailable:")) available = std::stoull(line.substr(13)) * 1024;
+  }
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (!line.starts_with("0::")) continue;
+    const std::string folder = "/sys/fs/cgroup" + line.substr(3) + "/";
+    const auto most = number_in(folder + "memory.max"), used = number_in(folder + "memory.current");
+    if (most && used) available = std::min(available, *most > *used ? *most - *used : 0);
+  }
+  return available;
+}
+
+void require_room(size_t bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      bytes > limit.rlim_cur) {
+    throw no_room(bytes, fmt::format("files are limited to {} bytes", limit.rlim_cur),
+                  "lift the limit with `ulimit -f unlimited`");
+  }
+  if (const uint64_t available = available_bytes(); bytes > available) {
+    throw no_room(bytes, fmt::format("only {:.1f} MiB of memory are free", available / 1048576.0),
+                  kHint);
+  }
+}
+
+void* map_fd(int fd, size_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    throw no_room(bytes, fmt::format("it can't be mapped: {}", std::strerror(error)),
+                  "lift the limit with `ulimit -v unlimited`, or use fewer workers");
+  }
+  return memory;
+}
+
+}  // namespace
+
+SharedSegment::SharedSegment(int fd, size_t bytes) : fd_(fd) {
+  try {
+    bytes_ = {static_cast<std::byte*>(map_fd(fd, bytes)), bytes};
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+}
+
+SharedSegment SharedSegment::create(const std::string& name, size_t bytes) {
+  require_room(bytes);
+  const int fd = memfd_create(("starling-" + name).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) {
+    throw no_room(bytes, fmt::format("no segment can be made: {}", std::strerror(errno)),
+                  "raise the number of open files with `ulimit -n`");
+  }
+  int error = 0;
+  do {
+    error = ftruncate(fd, static_cast<off_t>(bytes)) != 0
+                ? errno
+                : posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  if (error != 0) {
+    ::close(fd);
+    throw no_room(bytes, std::strerror(error), kHint);
+  }
+  if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
+    ::close(fd);
+    throw run_error(fmt::format("a shared segment can't be sealed: {}", std::strerror(errno)),
+                    "Starling needs Linux 5.10 or later");
+  }
+  return SharedSegment(fd, bytes);
+}
+
+SharedSegment SharedSegment::map(int fd) {
+  struct stat status {};
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (fstat(fd, &status) != 0 || seals < 0 || (seals & kSeals) != kSeals || status.st_size <= 0) {
+    throw run_error(fmt::format("descriptor {} is not a shared segment of this program", fd),
+                    "start workers with `starling train --workers` or `starling launch`");
+  }
+  const int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (own < 0) {
+    throw run_error(fmt::format("no descriptor for a shared segment: {}", std::strerror(errno)),
+                    "raise the number of open files with `ulimit -n`");
+  }
+  return SharedSegment(own, static_cast<size_t>(status.st_size));
+}
+
+SharedSegment::~SharedSegment() {
+  if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
+  if (fd_ >= 0) ::close(fd_);
+}
+
+SharedSegment::SharedSegment(SharedSegment&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), bytes_(std::exchange(other.bytes_, {})) {}
+
+SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+void SharedSegment::keep_on_exec() const { fcntl(fd_, F_SETFD, 0); }
+
+std::optional<size_t> SharedSegment::offset_of(const void* data, size_t length) const {
+  const auto begin = reinterpret_cast<uintptr_t>(bytes_.data());
+  const auto at = reinterpret_cast<uintptr_t>(data);
+  if (at < begin || length > bytes_.size() || at - begin > bytes_.size() - length) {
+    return std::nullopt;
+  }
+  return at - begin;
+}
+
+}  // namespace starling

@@ -1,0 +1,222 @@
+#include "fabric/tcp/rendezvous.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Connections that have not said who they are: more than these and the oldest are closed.
+constexpr size_t kStrangersMost = 256;
+
+class Meeting {
+ public:
+  Meeting(const TcpListener& listener, const RendezvousOptions& options)
+      : listener_(listener),
+        options_(options),
+        world_(options.addresses.size()),
+        per_peer_(static_cast<size_t>(options.connections_per_peer)),
+        end_(Clock::now() + options.deadline),
+        found_(world_) {
+    if (options.rank < 0 || static_cast<size_t>(options.rank) >= world_ || world_ > kWorldMost ||
+        options.connections_per_peer < 1 ||
+        options.connections_per_peer > static_cast<int>(kConnectionsMost)) {
+      throw std::logic_error("a rendezvous needs a rank of its world, and 1 to 64 connections");
+    }
+    for (auto& sockets : found_) sockets.resize(per_peer_);
+    found_[rank()].clear();
+  }
+
+  std::vector<std::vector<Socket>> run() {
+    missing_ = (world_ - 1) * per_peer_;
+    for (size_t peer = 0; peer < rank(); ++peer) {
+      for (uint32_t number = 0; number < per_peer_; ++number) {
+        Guest guest;
+        guest.socket = begin_connect(options_.addresses[peer]);
+        guest.peer = static_cast<int>(peer);
+        guest.connection = number;
+        write_hello(own_hello(number), guest.out);
+        guests_.push_back(std::move(guest));
+      }
+    }
+    while (missing_ > 0) wait_and_serve();
+    return std::move(found_);
+  }
+
+ private:
+  // A connection on its way to become one of the world's: hello out, hello in, in either order.
+  struct Guest {
+    Socket socket;
+    int peer = -1;  // whom we connected to; −1 for one that came
+    uint32_t connection = 0;
+    std::array<std::byte, kHelloBytes> out{}, in{};
+    size_t sent = 0, got = 0;
+    bool answered = false;  // of one that came: `out` is our answer
+    std::optional<Hello> hello;
+    bool over = false;
+
+    bool wants_to_write() const { return (peer >= 0 || answered) && sent < kHelloBytes; }
+  };
+
+  size_t rank() const { return static_cast<size_t>(options_.rank); }
+
+  Hello own_hello(uint32_t connection) const {
+    return {.version = kProtocolVersion,
+            .token = options_.token,
+            .rank = static_cast<uint32_t>(options_.rank),
+            .world = static_cast<uint32_t>(world_),
+            .connection = connection,
+            .connections = static_cast<uint32_t>(per_peer_),
+            .view = options_.view};
+  }
+
+  void wait_and_serve() {
+    std::vector<pollfd> polled = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+    for (const Guest& guest : guests_) {
+      polled.push_back({.fd = guest.socket.fd(),
+                        .events = static_cast<short>(guest.wants_to_write() ? POLLOUT : POLLIN),
+                        .revents = 0});
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
+    if (left <= 0) throw_missing();
+    if (poll(polled.data(), polled.size(), static_cast<int>(left)) < 0) return;  // interrupted
+    for (size_t i = 0; i < guests_.size(); ++i) {
+      if (polled[i + 1].revents != 0) serve(guests_[i]);
+    }
+    std::erase_if(guests_, [](const Guest& guest) { return guest.over; });
+    if (polled[0].revents != 0) accept_all();
+  }
+
+  void accept_all() {
+    while (Socket socket = listener_.accept()) {
+      const auto stranger = [](const Guest& guest) { return guest.peer < 0; };
+      if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), stranger)) >=
+          kStrangersMost) {
+        guests_.erase(std::find_if(guests_.begin(), guests_.end(), stranger));
+      }
+      guests_.emplace_back().socket = std::move(socket);
+    }
+  }
+
+  void serve(Guest& guest) {
+    if (guest.wants_to_write()) {
+      const ssize_t wrote = send(guest.socket.fd(), &guest.out[guest.sent],
+                                 kHelloBytes - guest.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (wrote < 0 && errno != EAGAIN && errno != EINTR) return fail(guest, errno);
+      guest.sent += static_cast<size_t>(std::max<ssize_t>(wrote, 0));
+      if (guest.sent < kHelloBytes) return;
+      if (guest.answered) return conclude(guest);
+      return;
+    }
+    const ssize_t got =
+        recv(guest.socket.fd(), &guest.in[guest.got], kHelloBytes - guest.got, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (got <= 0) return fail(guest, got < 0 ? errno : 0);
+    guest.got += static_cast<size_t>(got);
+    if (guest.got == kHelloBytes) hear(guest);
+  }
+
+  // The other's hello is complete.
+  void hear(Guest& guest) {
+    guest.hello = parse_hello(guest.in);
+    if (!guest.hello || !equal_tokens(guest.hello->token, options_.token)) {
+      if (guest.peer >= 0) {
+        throw run_error(
+            fmt::format("what listens at {} is not worker {} of this job",
+                        options_.addresses[static_cast<size_t>(guest.peer)].text(), guest.peer),
+            "another program has taken the port: start the job again");
+      }
+      guest.over = true;  // a stranger gets no answer
+      return;
+    }
+    if (guest.peer >= 0) {
+      if (guest.hello->verdict != HelloVerdict::kWelcome) throw_refused(guest);
+      return conclude(guest);
+    }
+    Hello answer = own_hello(guest.hello->connection);
+    answer.verdict = judge(*guest.hello);
+    write_hello(answer, guest.out);
+    guest.answered = true;
+  }
+
+  HelloVerdict judge(const Hello& hello) const {
+    if (hello.version != kProtocolVersion) return HelloVerdict::kVersion;
+    if (hello.world != world_ || hello.connections != per_peer_) return HelloVerdict::kWorld;
+    if (hello.rank <= rank() || found_[hello.rank][hello.connection]) return HelloVerdict::kRank;
+    if (hello.view != options_.view) return HelloVerdict::kView;
+    return HelloVerdict::kWelcome;
+  }
+
+  // Both have said hello.
+  void conclude(Guest& guest) {
+    guest.over = true;
+    const Hello& hello = *guest.hello;
+    if (guest.peer < 0 && judge(hello) != HelloVerdict::kWelcome) return;
+    const size_t peer = guest.peer >= 0 ? static_cast<size_t>(guest.peer) : hello.rank;
+    found_[peer][guest.peer >= 0 ? guest.connection : hello.connection] = std::move(guest.socket);
+    --missing_;
+  }
+
+  void fail(Guest& guest, int error) {
+    guest.over = true;
+    if (guest.peer < 0) return;
+    const std::string at = options_.addresses[static_cast<size_t>(guest.peer)].text();
+    if (error == 0 || error == ECONNRESET || error == EPIPE) {
+      throw run_error(
+          fmt::format("worker {} at {} refused worker {}: it ended, or is of another job",
+                      guest.peer, at, rank()),
+          "look for what it says; the workers of a job are started by one launcher");
+    }
+    throw run_error(
+        fmt::format("worker {} at {} can't be reached: {}", guest.peer, at, std::strerror(error)),
+        "look for what it says; it may have ended before the others came");
+  }
+
+  [[noreturn]] void throw_refused(const Guest& guest) const {
+    throw run_error(fmt::format("worker {} refused worker {}: {}", guest.peer, rank(),
+                                describe_verdict(guest.hello->verdict)),
+                    "start all workers of a job with the same program and settings");
+  }
+
+  [[noreturn]] void throw_missing() const {
+    std::vector<size_t> missing;
+    for (size_t peer = 0; peer < world_; ++peer) {
+      const auto& sockets = found_[peer];
+      if (!std::all_of(sockets.begin(), sockets.end(), [](const Socket& s) { return bool(s); })) {
+        missing.push_back(peer);
+      }
+    }
+    throw run_error(fmt::format("worker {} waited {} ms for the others; missing: {}", rank(),
+                                options_.deadline.count(), fmt::join(missing, ", ")),
+                    "look for what those workers say");
+  }
+
+  const TcpListener& listener_;
+  const RendezvousOptions& options_;
+  const size_t world_, per_peer_;
+  const Clock::time_point end_;
+  std::vector<Guest> guests_;
+  std::vector<std::vector<Socket>> found_;
+  size_t missing_ = 0;
+};
+
+}  // namespace
+
+std::vector<std::vector<Socket>> rendezvous(const TcpListener& listener,
+                                            const RendezvousOptions& options) {
+  return Meeting(listener, options).run();
+}
+
+}  // namespace starling

@@ -1,0 +1,29 @@
+// Rendezvous: how the ranks of a world find each other over tcp. Each listens; each connects to all
+// of lower rank and is connected to by all of higher rank; both sides of a connection say hello. A
+// connection that is not of this job is closed, and never keeps others waiting.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "fabric/tcp/hello.h"
+#include "fabric/tcp/socket.h"
+
+namespace starling {
+
+struct RendezvousOptions {
+  int rank = 0;
+  std::vector<TcpAddress> addresses;  // by rank: the world
+  JobToken token{};
+  uint64_t view = 0;
+  int connections_per_peer = 1;
+  std::chrono::milliseconds deadline{10'000};
+};
+
+// The connections to each rank, `connections_per_peer` each, none to oneself. Blocks at most to the
+// deadline; throws Error (run_error) that names who is missing or refused this rank, and why.
+std::vector<std::vector<Socket>> rendezvous(const TcpListener& listener,
+                                            const RendezvousOptions& options);
+
+}  // namespace starling
