@@ -6,10 +6,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "starling/shape.h"
 
 namespace starling {
+
+class Metric;
+using MetricPtr = std::shared_ptr<const Metric>;
 
 class Loss {
  public:
@@ -31,6 +35,9 @@ class Loss {
   // `first_sample` is the data set's number of the first row, for the message.
   virtual void check_labels(int64_t rows, const Shape& shape, const float* labels,
                             uint64_t first_sample) const;
+
+  // What is measured beside it when the user names no metrics.
+  virtual std::vector<MetricPtr> default_metrics(const Shape& prediction) const;
 };
 using LossPtr = std::shared_ptr<const Loss>;
 
@@ -46,7 +53,6 @@ class Metric {
   virtual void evaluate(int64_t rows, const Shape& shape, const float* prediction,
                         const float* labels, float* values) const = 0;
 };
-using MetricPtr = std::shared_ptr<const Metric>;
 
 MetricPtr accuracy();  // the arg-max (the lowest index of equals) is the class; one logit: its sign
 MetricPtr top_k(int k);      // the class is among the k largest

@@ -35,7 +35,7 @@ enum class NonFinite {
 struct TrainerOptions {
   Optimizer optimizer = {};
   LossPtr loss = nullptr;               // required
-  std::vector<MetricPtr> metrics = {};  // by default accuracy, where labels are classes
+  std::vector<MetricPtr> metrics = {};  // none: those of the loss
   uint64_t seed = 1;
   int lanes = 0;            // threads; 0: one per core
   int shards = 0;           // 0: default_shards()

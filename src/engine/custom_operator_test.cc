@@ -383,6 +383,17 @@ TEST(CustomLoss, MatchesTheReference) {
   }
 }
 
+// The engine has a fused kernel for its own loss of this name.
+TEST(CustomLoss, IsItselfWhateverItsName) {
+  class Namesake : public HuberLoss {
+    std::string kind() const override { return "softmax_cross_entropy"; }
+  };
+  Rig own(chain({3}, {dense(4)}), std::make_shared<HuberLoss>(), 5);
+  Rig namesake(chain({3}, {dense(4)}), std::make_shared<Namesake>(), 5);
+  EXPECT_EQ(namesake.run_plan({}).losses, own.run_plan({}).losses);
+  EXPECT_EQ(namesake.run_plan({}).gradients, own.run_plan({}).gradients);
+}
+
 // Two classes, −1 and 1: zero is no label, so that a prediction must not ask about any.
 class HingeLoss : public HuberLoss {
  public:

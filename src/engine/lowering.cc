@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <typeinfo>
 
 #include "engine/arena.h"
 #include "starling/error.h"
@@ -12,6 +13,16 @@
 #include "tensor/tree_sum.h"
 
 namespace starling {
+namespace {
+
+// By its type: a user's own loss may have the same name.
+bool is_softmax_cross_entropy(const Loss& loss) {
+  const LossPtr ours = softmax_cross_entropy();
+  const Loss& known = *ours;
+  return typeid(loss) == typeid(known);
+}
+
+}  // namespace
 
 Lowering::Lowering(Plan& plan, const Graph& g, PlanResources r)
     : graph(g),
@@ -187,7 +198,7 @@ void Lowering::lower_loss() {
   }
   const bool wants_gradient = options.training && has_gradient(id);
   const Ref target = wants_gradient ? contribution(id) : Ref{};
-  if (loss->kind() == "softmax_cross_entropy" && shape.rank() == 1) {
+  if (is_softmax_cross_entropy(*loss) && shape.rank() == 1) {
     emit("loss", {prediction, target}, [=](const Frame& frame) {
       softmax_cross_entropy(n, shape[0], prediction.in(frame), labels.in(frame), frame.loss_scale,
                             frame.losses, target ? target.in(frame) : nullptr);

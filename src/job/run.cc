@@ -42,11 +42,11 @@ void check_watched(const std::string& field, const std::string& value,
                    const TrainerOptions& options, const Model& model, bool has_validation) {
   std::vector<std::string> known;
   std::vector<std::string> names = {"loss"};
-  for (const MetricPtr& metric : options.metrics) names.push_back(metric->kind());
-  const bool classes =
-      options.loss->kind() == "softmax_cross_entropy" ||
-      (options.loss->kind() == "binary_cross_entropy" && model.output_shape().elements() == 1);
-  if (options.metrics.empty() && classes) names.emplace_back("accuracy");
+  for (const MetricPtr& metric : options.metrics.empty()
+                                     ? options.loss->default_metrics(model.output_shape())
+                                     : options.metrics) {
+    names.push_back(metric->kind());
+  }
   for (const char* prefix : {"train_", "val_"}) {
     if (prefix == std::string("val_") && !has_validation) continue;
     for (const std::string& name : names) known.push_back(prefix + name);

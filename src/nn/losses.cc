@@ -19,6 +19,8 @@ void Loss::check_labels(int64_t rows, const Shape& shape, const float* labels,
   }
 }
 
+std::vector<MetricPtr> Loss::default_metrics(const Shape&) const { return {}; }
+
 namespace {
 
 // log Σ exp(x), safe for logits of any size.
@@ -91,6 +93,8 @@ class SoftmaxCrossEntropy : public Loss {
       }
     }
   }
+
+  std::vector<MetricPtr> default_metrics(const Shape&) const override { return {accuracy()}; }
 };
 
 // What the losses that compare element by element share: their label's shape and the mean.
@@ -138,6 +142,12 @@ class BinaryCrossEntropy : public ElementwiseLoss {
                         "scale the labels to 0 … 1; for classes 0, 1, 2, … take "
                         "softmax_cross_entropy");
     }
+  }
+
+  // One logit tells two classes apart; several are labels of their own.
+  std::vector<MetricPtr> default_metrics(const Shape& prediction) const override {
+    if (prediction.elements() != 1) return {};
+    return {accuracy()};
   }
 
  private:

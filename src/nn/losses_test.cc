@@ -105,6 +105,19 @@ TEST(BinaryCrossEntropy, TakesLabelsBetweenZeroAndOneInThePredictionsShape) {
   EXPECT_THAT(label_refusal(binary_cross_entropy(), {1}, 1, {kNan}, 0), HasSubstr("nan"));
 }
 
+TEST(Loss, SaysWhatIsMeasuredBesideIt) {
+  const auto measured = [](const LossPtr& loss, const Shape& prediction) {
+    std::vector<std::string> kinds;
+    for (const MetricPtr& metric : loss->default_metrics(prediction))
+      kinds.push_back(metric->kind());
+    return kinds;
+  };
+  EXPECT_THAT(measured(softmax_cross_entropy(), {5}), testing::ElementsAre("accuracy"));
+  EXPECT_THAT(measured(binary_cross_entropy(), {1}), testing::ElementsAre("accuracy"));
+  EXPECT_THAT(measured(binary_cross_entropy(), {3}), testing::IsEmpty()) << "no classes";
+  EXPECT_THAT(measured(mean_squared_error(), {1}), testing::IsEmpty());
+}
+
 TEST(MeanSquaredError, RefusesLabelsThatAreNotFinite) {
   EXPECT_EQ(mean_squared_error()->label_shape({2, 3}), (Shape{2, 3}));
   const Floats fine{-1e30f, 5};

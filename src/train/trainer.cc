@@ -33,10 +33,8 @@ TrainerOptions checked(const Model& model, TrainerOptions options) {
                       "use 1 or more, or 0 for the default");
   }
   if (options.lanes == 0) options.lanes = available_cores();
-  const bool classes =
-      options.loss->kind() == "softmax_cross_entropy" ||
-      (options.loss->kind() == "binary_cross_entropy" && model.output_shape().elements() == 1);
-  if (options.metrics.empty() && classes) options.metrics.push_back(accuracy());
+  if (options.metrics.empty())
+    options.metrics = options.loss->default_metrics(model.output_shape());
   return options;
 }
 
