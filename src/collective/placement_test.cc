@@ -5,27 +5,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/random.h"
+#include "collective/collective_testing.h"
 #include "starling/error.h"
-#include "tensor/tree_sum.h"
 
 namespace starling {
 namespace {
-
-std::vector<std::vector<float>> random_leaves(size_t count, size_t n, uint64_t seed) {
-  std::vector<std::vector<float>> leaves(count, std::vector<float>(n));
-  for (size_t k = 0; k < count; ++k) {
-    const RandomStream stream(seed, Draw::kSynthetic, static_cast<uint32_t>(k));
-    for (size_t i = 0; i < n; ++i) leaves[k][i] = stream.normal(i);
-  }
-  return leaves;
-}
-
-std::vector<const float*> pointers(const std::vector<std::vector<float>>& arrays) {
-  std::vector<const float*> result;
-  for (const auto& array : arrays) result.push_back(array.data());
-  return result;
-}
 
 // Sums each partial as its worker would, merges them by the plan, and compares with the tree.
 void expect_the_trees_bits(const Placement& placement,
@@ -46,16 +30,6 @@ void expect_the_trees_bits(const Placement& placement,
     for (size_t i = 0; i < n; ++i) sums[addition.left][i] += sums[addition.right][i];
   }
   ASSERT_EQ(sums[0], expected);
-}
-
-// Any contiguous split, empty ranges too.
-std::vector<LeafRange> random_split(size_t leaves, size_t workers, uint64_t seed) {
-  std::vector<size_t> cuts = {0, leaves};
-  for (size_t k = 1; k < workers; ++k) cuts.push_back(mix64(seed * 64 + k) % (leaves + 1));
-  std::sort(cuts.begin(), cuts.end());
-  std::vector<LeafRange> ranges;
-  for (size_t k = 0; k < workers; ++k) ranges.push_back({cuts[k], cuts[k + 1]});
-  return ranges;
 }
 
 TEST(Placement, MergedPartialsHaveTheTreesBits) {
