@@ -71,7 +71,8 @@ Job::Job(const JobOptions& options)
                  .micro_batch =
                      options.micro_batch > 0 ? options.micro_batch : default_micro_batch(model_),
                  .precision = options.precision}),
-      step_(executor_, state_, optimizer_, NonFinite::kStop),
+      strategy_(executor_, state_.space.blocks().size()),
+      step_(executor_, strategy_, state_, optimizer_, NonFinite::kStop),
       samples_(options.batch),
       features_(make_features(options.batch, problem_)),
       labels_(make_labels(options.batch, problem_)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/executor.h"
+#include "strategy/single.h"
 #include "fixture.h"
 #include "server.h"
 #include "starling/model.h"
@@ -30,7 +31,7 @@ class Job final : public Subject {
   // Throws Error for a model that is not known.
   explicit Job(const JobOptions& options);
 
-  void step() override { loss_ = step_.run(rows(), options_.rate).sums->loss; }
+  void step() override { loss_ = step_.run(rows(), options_.rate, false).sums->loss; }
   double loss() override { return loss_ / static_cast<double>(options_.batch); }
   size_t activation_bytes() override { return executor_.arena_bytes(); }
 
@@ -48,6 +49,7 @@ class Job final : public Subject {
   starling::Optimizer optimizer_;
   starling::TrainState state_;
   starling::Executor executor_;
+  starling::SingleStrategy strategy_;
   starling::TrainStep step_;
   std::vector<uint64_t> samples_;
   std::vector<float> features_, labels_;

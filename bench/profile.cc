@@ -46,7 +46,7 @@ class KernelClock {
   explicit KernelClock(Job& job)
       : job_(job),
         batch_(static_cast<int64_t>(job.options().batch)),
-        group_(job.executor().prepare(batch_)) {
+        group_(job.executor().prepare(batch_)[0].size()) {
     const TrainState& state = job.state();
     gradients_ = Buffer<float>(state.space.total_floats());
     moments_.resize(state.moments.size());
@@ -102,10 +102,10 @@ class KernelClock {
   template <typename Use>
   void for_micro_batches(Use use) const {
     const ExecutorOptions& options = job_.executor().options();
-    for (int shard = 0; shard < options.shards; shard += group_) {
-      const int64_t begin = shard_begin(batch_, shard, options.shards),
-                    end = shard_begin(batch_, shard + group_, options.shards);
-      const int64_t micro = job_.executor().micro_batch(end - begin, group_);
+    for (const ShardRange& group : job_.executor().prepare(batch_)) {
+      const int64_t begin = shard_begin(batch_, group.begin, options.shards),
+                    end = shard_begin(batch_, group.end, options.shards);
+      const int64_t micro = job_.executor().micro_batch(end - begin, group.size());
       for (int64_t first = begin; first < end; first += micro)
         use(first, std::min(micro, end - first), first > begin);
     }

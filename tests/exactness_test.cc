@@ -97,7 +97,7 @@ std::vector<float> summed_gradient(const Model& model, const data::Dataset& data
   std::vector<float> sum(state.space.total_floats());
   for (size_t i = 0; i < sum.size(); i += kBlockElements) {
     std::vector<const float*> at;
-    for (const float* shard : executor.group_gradients()) at.push_back(shard + i);
+    for (const float* shard : executor.gradients()) at.push_back(shard + i);
     tree_sum(at, std::min(kBlockElements, sum.size() - i), sum.data() + i);
   }
   return sum;

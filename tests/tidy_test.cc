@@ -34,15 +34,23 @@ const std::vector<Arrows> kArrows = {
     {"optim", {"tensor"}},
     {"data", {"tensor"}},
     {"observe", {}},
-    {"train", {"engine", "graph", "nn", "optim", "data", "observe", "tensor"}},
-    {"job", {"train", "engine", "graph", "nn", "optim", "data", "observe", "tensor"}},
-    {"cli", {"job", "train", "engine", "graph", "nn", "optim", "data", "observe", "tensor"}},
+    {"fabric", {}},
+    {"collective", {"fabric", "tensor"}},
+    {"cluster", {"fabric", "collective"}},
+    {"strategy", {"cluster", "collective", "fabric", "engine", "graph", "tensor"}},
+    {"train",
+     {"strategy", "cluster", "collective", "engine", "graph", "nn", "optim", "data", "observe",
+      "tensor"}},
+    {"job", {"train", "cluster", "engine", "graph", "nn", "optim", "data", "observe", "tensor"}},
+    {"cli",
+     {"job", "train", "cluster", "fabric", "engine", "graph", "nn", "optim", "data", "observe",
+      "tensor"}},
 };
 
 // Only these folders may open sockets.
 const std::set<std::string_view> kSocketFolders = {"fabric", "cluster"};
 // Only these may read the environment or end the process.
-const std::set<std::string_view> kProcessFolders = {"cli"};
+const std::set<std::string_view> kProcessFolders = {"cli", "cluster"};
 
 // Caps on lines, and the files that are over them. The list may only shrink.
 constexpr size_t kHeaderLinesMax = 300;

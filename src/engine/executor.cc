@@ -5,7 +5,6 @@
 
 #include "engine/onednn.h"
 #include "engine/reference.h"
-#include "tensor/tree_sum.h"
 
 namespace starling {
 namespace {
@@ -25,7 +24,7 @@ Sums zero_sums(size_t metrics) {
 
 Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metrics,
                    const ParameterSpace& parameters, const MomentsLayout& moments,
-                   const float* weights, ExecutorOptions options)
+                   const float* weights, ExecutorOptions options, ExecutorMemory memory)
     : graph_(graph),
       loss_(std::move(loss)),
       metrics_(std::move(metrics)),
@@ -38,39 +37,24 @@ Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metr
       packed_(weights),
       lanes_(options.lanes),
       lane_state_(static_cast<size_t>(options.lanes)),
-      shards_(static_cast<size_t>(options.shards)),
-      total_(zero_sums(metrics_.size())) {
-  for (Shard& shard : shards_) {
-    shard.moments.resize(moments.size());
-    shard.sums = zero_sums(metrics_.size());
-  }
-  present_gradients_.reserve(shards_.size());
-  present_moments_.reserve(shards_.size());
-  present_rows_.reserve(shards_.size());
-  partial_sums_.reserve(shards_.size());
-}
+      memory_(std::move(memory)),
+      board_({.shards = options.shards, .metrics = metrics_.size(), .moments = moments.size()},
+             memory_.board) {}
 
 int64_t Executor::micro_batch(int64_t rows, int shards) const {
   const bool whole = shards > 1 || options_.micro_batch == 0 || moments_.size() > 0;
   return whole ? rows : std::min(rows, options_.micro_batch);
 }
 
-int Executor::group_shards(int64_t samples) const {
+std::vector<ShardRange> Executor::groups_of(int64_t samples, ShardRange range) const {
   const int64_t rows = samples / options_.shards;
-  const bool even = samples % options_.shards == 0 && moments_.size() == 0;
-  if (!even || !can_stack(graph_, options_.precision, rows)) return 1;
-  // Of the groups that keep all lanes equally busy, the largest: weights are read, and the gradient
-  // is written, once for each. The busiest lane's shards decide.
-  const int lanes = lanes_.count();
-  int best = 1;
-  const auto busiest = [&](int size) {
-    return (options_.shards / size + lanes - 1) / lanes * size;
-  };
-  for (int size = 2; options_.shards % size == 0; size *= 2) {
-    if (options_.micro_batch > 0 && size * rows > options_.micro_batch) break;
-    if (busiest(size) <= busiest(best)) best = size;
-  }
-  return best;
+  const bool stack = moments_.size() == 0 && can_stack(graph_, options_.precision, rows);
+  const int64_t most = options_.micro_batch > 0 ? options_.micro_batch : samples;
+  return group_shards({.samples = samples,
+                       .shards = options_.shards,
+                       .lanes = lanes_.count(),
+                       .stacked_rows = stack ? most : 0},
+                      range);
 }
 
 Plan& Executor::lane_plan(int lane, int64_t rows, int shards) {
@@ -95,95 +79,67 @@ Plan& Executor::lane_plan(int lane, int64_t rows, int shards) {
   return *plan;
 }
 
-int Executor::prepare(int64_t samples) {
+std::span<const ShardRange> Executor::prepare(int64_t samples, ShardRange range) {
   for (const Prepared& prepared : prepared_) {
-    if (prepared.samples == samples) return prepared.group_shards;
+    if (prepared.samples != samples || prepared.range != range) continue;
+    groups_ = &prepared;
+    return prepared.ranges;
   }
+  prepared_.push_back({samples, range, groups_of(samples, range)});
+  groups_ = &prepared_.back();
   // Compiled here, by one thread, because plans share the packed weights; with one OpenMP thread,
   // because primitives remember how many they were made for.
-  const int size = group_shards(samples);
   run_alone([&] {
-    for (int shard = 0; shard < options_.shards; shard += size) {
-      const int64_t rows = shard_begin(samples, shard + size, options_.shards) -
-                           shard_begin(samples, shard, options_.shards);
-      if (rows == 0) continue;
-      const int64_t micro = micro_batch(rows, size);
+    for (const ShardRange& group : groups_->ranges) {
+      const int64_t rows = shard_begin(samples, group.end, options_.shards) -
+                           shard_begin(samples, group.begin, options_.shards);
+      const int64_t micro = micro_batch(rows, group.size());
       for (int lane = 0; lane < lanes_.count(); ++lane) {
-        lane_plan(lane, micro, size);
-        if (rows % micro != 0) lane_plan(lane, rows % micro, size);
+        lane_plan(lane, micro, group.size());
+        if (rows % micro != 0) lane_plan(lane, rows % micro, group.size());
       }
     }
   });
-  while (gradients_.size() < static_cast<size_t>(options_.shards / size))
-    gradients_.emplace_back(parameters_.total_floats());
-  prepared_.push_back({samples, size});
-  return size;
+  while (gradients_.size() < groups_->ranges.size()) {
+    if (!memory_.gradient) own_gradients_.emplace_back(parameters_.total_floats());
+    gradients_.push_back(memory_.gradient ? memory_.gradient(gradients_.size())
+                                          : own_gradients_.back().data());
+  }
+  return groups_->ranges;
 }
 
-const Sums& Executor::gradient(const BatchRows& batch) {
-  const int64_t n = static_cast<int64_t>(batch.samples.size());
-  const int size = prepare(n);
-  std::atomic<int> next{0};
+void Executor::gradient(const BatchRows& batch, ShardRange range) {
+  const size_t groups = prepare(static_cast<int64_t>(batch.samples.size()), range).size();
+  for (int shard = range.begin; shard < range.end; ++shard) board_.clear(shard);
+  std::atomic<size_t> next{0};
   lanes_.run([&](int lane) {
     require_one_thread();
-    for (int shard = next.fetch_add(size); shard < options_.shards; shard = next.fetch_add(size))
-      run_group(lane, shard, size, batch);
+    for (size_t group = next++; group < groups; group = next++) run_group(lane, group, batch);
   });
-
-  present_gradients_.clear();
-  present_moments_.clear();
-  present_rows_.clear();
-  for (size_t i = 0; i < shards_.size(); ++i) {
-    const Shard& shard = shards_[i];
-    if (shard.sums.samples == 0) continue;
-    if (i % static_cast<size_t>(size) == 0)
-      present_gradients_.push_back(gradients_[i / static_cast<size_t>(size)].data());
-    present_moments_.push_back(shard.moments.data());
-    present_rows_.push_back(shard.sums.samples);
-  }
-  const auto tree = [&](auto value_of) {
-    partial_sums_.clear();
-    for (const Shard& shard : shards_) {
-      if (shard.sums.samples > 0) partial_sums_.push_back(value_of(shard.sums));
-    }
-    return tree_sum(partial_sums_);
-  };
-  total_.samples = n;
-  total_.loss = tree([](const Sums& sums) { return sums.loss; });
-  for (size_t m = 0; m < metrics_.size(); ++m) {
-    total_.metrics[m] = tree([m](const Sums& sums) { return sums.metrics[m]; });
-  }
-  return total_;
 }
 
-void Executor::run_group(int lane, int first_shard, int shards, const BatchRows& batch) {
+void Executor::run_group(int lane, size_t index, const BatchRows& batch) {
+  const ShardRange group = groups_->ranges[index];
+  const Lane& state = lane_state_[static_cast<size_t>(lane)];
   const int64_t n = static_cast<int64_t>(batch.samples.size());
-  const int64_t begin = shard_begin(n, first_shard, options_.shards),
-                end = shard_begin(n, first_shard + shards, options_.shards);
-  const auto group =
-      std::span(shards_).subspan(static_cast<size_t>(first_shard), static_cast<size_t>(shards));
-  for (Shard& shard : group) {
-    shard.sums.samples = 0;
-    shard.sums.loss = 0;
-    std::fill(shard.sums.metrics.begin(), shard.sums.metrics.end(), 0.0);
-  }
-  if (begin == end) return;
-
+  const int64_t begin = shard_begin(n, group.begin, options_.shards),
+                end = shard_begin(n, group.end, options_.shards);
   Frame frame;
-  frame.base[static_cast<size_t>(Space::kGradients)] =
-      gradients_[static_cast<size_t>(first_shard / shards)].data();
-  frame.moments = group[0].moments.data();
+  frame.base[static_cast<size_t>(Space::kGradients)] = gradients_[index];
+  frame.moments = board_.moments(group.begin);
   frame.loss_scale = 1.0f / static_cast<float>(n);
   frame.context = {.training = true, .seed = options_.seed, .epoch = batch.epoch};
-  const int64_t micro = micro_batch(end - begin, shards);
+  const int64_t micro = micro_batch(end - begin, group.size());
   for (int64_t first = begin; first < end; first += micro) {
-    const int64_t rows = std::min(micro, end - first), each = rows / shards;
-    Plan& plan = lane_plan(lane, rows, shards);
+    const int64_t rows = std::min(micro, end - first), each = rows / group.size();
+    Plan& plan = lane_plan(lane, rows, group.size());
     frame.accumulate = first > begin;
     load_rows(lane, frame, batch, first, rows);
     plan.forward(frame);
-    for (int64_t i = 0; i < shards; ++i)
-      add_sums(lane, rows, i * each, each, group[static_cast<size_t>(i)].sums);
+    for (int shard = group.begin; shard < group.end; ++shard) {
+      board_.add(shard, state.losses.data(), state.metrics.data(), rows,
+                 (shard - group.begin) * each, each);
+    }
     plan.backward(frame);
     if (batch.observer != nullptr) (*batch.observer)(frame.context.samples);
   }
@@ -217,12 +173,12 @@ void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t
   frame.context.samples = samples;
 }
 
-void Executor::add_sums(int lane, int64_t rows, int64_t first, int64_t count, Sums& sums) const {
+void Executor::add_sums(int lane, int64_t rows, Sums& sums) const {
   const Lane& state = lane_state_[static_cast<size_t>(lane)];
   const auto add = [&](const float* values, double& sum) {
-    for (int64_t row = first; row < first + count; ++row) sum += double{values[row]};
+    for (int64_t row = 0; row < rows; ++row) sum += double{values[row]};
   };
-  sums.samples += count;
+  sums.samples += rows;
   add(state.losses.data(), sums.loss);
   for (size_t m = 0; m < metrics_.size(); ++m)
     add(state.metrics.data() + static_cast<int64_t>(m) * rows, sums.metrics[m]);
@@ -267,7 +223,7 @@ Sums Executor::evaluate(const RowReader& reader, uint64_t count, const float* st
   std::vector<Sums> chunks((count + chunk_rows - 1) / chunk_rows, zero_sums(metrics_.size()));
   run_inference(reader, count, statistics, true,
                 [&](int lane, size_t chunk, Plan& plan, const Frame&) {
-                  add_sums(lane, plan.rows(), 0, plan.rows(), chunks[chunk]);
+                  add_sums(lane, plan.rows(), chunks[chunk]);
                 });
   Sums total = zero_sums(metrics_.size());
   for (const Sums& chunk : chunks) {

@@ -7,16 +7,21 @@
 // and add up. What a shard gives depends only on the weights, the batch and its index, so results
 // have the same bits for every number of lanes.
 //
+// A worker that shares a batch with others computes a range of its shards. Then gradients and board
+// may lie in memory that they share (ExecutorMemory).
+//
 // Plans are compiled when a number of rows is first seen and kept. Not thread-safe: one caller.
 #pragma once
 
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <vector>
 
 #include "engine/lanes.h"
 #include "engine/plan.h"
+#include "engine/shard_board.h"
 #include "engine/shards.h"
 
 namespace starling {
@@ -48,11 +53,11 @@ struct BatchRows {
   bool has_labels = true;  // false: for predictions; labels are not looked at
 };
 
-// Sums over samples, added up in a fixed order.
-struct Sums {
-  int64_t samples = 0;
-  double loss = 0;
-  std::vector<double> metrics;
+// Memory that is not the executor's own.
+struct ExecutorMemory {
+  double* board = nullptr;  // of ShardBoard
+  // The flat gradient of group `index` of this worker's groups.
+  std::function<float*(size_t index)> gradient = {};
 };
 
 class Executor {
@@ -60,21 +65,22 @@ class Executor {
   // `weights` is the flat space and outlives this; so do the rest.
   Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metrics,
            const ParameterSpace& parameters, const MomentsLayout& moments, const float* weights,
-           ExecutorOptions options);
+           ExecutorOptions options, ExecutorMemory memory = {});
 
-  // The gradients of the mean loss of the batch, group by group. Throws Error for labels that
-  // don't fit.
-  const Sums& gradient(const BatchRows& batch);
+  // The gradients of the mean loss of the batch by the shards of `range`, group by group; the board
+  // gets the rest. Throws Error for labels that don't fit.
+  void gradient(const BatchRows& batch, ShardRange range);
+  void gradient(const BatchRows& batch) { gradient(batch, {0, options_.shards}); }
+  ShardBoard& board() { return board_; }
   bool has_packed() const { return packed_.bytes() > 0; }
 
-  // Of the last gradient(): the flat gradients of the groups, in shard order. Groups have equally
-  // many shards, a power of two, so their sum along the tree is that of all shards.
-  std::span<const float* const> group_gradients() const { return present_gradients_; }
-  // The first of them, to hold the sum of all.
-  float* first_gradient() { return const_cast<float*>(present_gradients_[0]); }
-  // The moments of the shards that are not empty, and their numbers of rows.
-  std::span<const double* const> shard_moments() const { return present_moments_; }
-  std::span<const int64_t> shard_rows() const { return present_rows_; }
+  // Of the last gradient(): the groups in shard order, and their flat gradients.
+  std::span<const ShardRange> groups() const { return groups_->ranges; }
+  std::span<float* const> gradients() const {
+    return std::span(gradients_).first(groups_->ranges.size());
+  }
+  // The groups of any worker's range in a batch of `samples`: a pure function of the job.
+  std::vector<ShardRange> groups_of(int64_t samples, ShardRange range) const;
 
   // Forward only, on samples 0 … count−1, with the running `statistics`.
   Sums evaluate(const RowReader& reader, uint64_t count, const float* statistics);
@@ -97,9 +103,12 @@ class Executor {
   size_t arena_bytes() const;
   size_t gradient_bytes() const;
   size_t packed_bytes() const { return packed_.bytes(); }
-  // Compiles what a batch of `samples` needs: so that memory is known, and the first step is quick.
-  // Returns how many shards its groups have.
-  int prepare(int64_t samples);
+  // Compiles what these shards of a batch of `samples` need: so that memory is known, and the first
+  // step is quick. Returns the groups.
+  std::span<const ShardRange> prepare(int64_t samples, ShardRange range);
+  std::span<const ShardRange> prepare(int64_t samples) {
+    return prepare(samples, {0, options_.shards});
+  }
   // The rows of a micro-batch in a group of `shards` shards that has `rows` rows.
   int64_t micro_batch(int64_t rows, int shards) const;
   // The plan of lane 0 for micro-batches of `rows` rows in groups of `shards`: for descriptions.
@@ -111,27 +120,21 @@ class Executor {
     std::map<std::pair<int64_t, int>, std::unique_ptr<Plan>> plans;
     Buffer<float> arena, features, labels, losses, metrics;
   };
-  // A number of samples that all plans are compiled for.
+  // A batch and range that all plans are compiled for.
   struct Prepared {
     int64_t samples;
-    int group_shards;
-  };
-  struct Shard {
-    std::vector<double> moments;
-    Sums sums;
+    ShardRange range;
+    std::vector<ShardRange> ranges;  // of groups
   };
 
   Plan& lane_plan(int lane, int64_t rows, int shards);
-  // How many shards a batch of `samples` has in a group.
-  int group_shards(int64_t samples) const;
-  void run_group(int lane, int first_shard, int shards, const BatchRows& batch);
+  void run_group(int lane, size_t index, const BatchRows& batch);
   void load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first, int64_t rows);
   // Runs `use(lane, chunk, plan, frame)` on every chunk of an evaluation, after its forward pass.
   using ChunkUse = FunctionRef<void(int lane, size_t chunk, Plan& plan, const Frame& frame)>;
   void run_inference(const RowReader& reader, uint64_t count, const float* statistics,
                      bool with_labels, ChunkUse use);
-  // Adds what rows first … first + count − 1 of the plan's `rows` gave.
-  void add_sums(int lane, int64_t rows, int64_t first, int64_t count, Sums& sums) const;
+  void add_sums(int lane, int64_t rows, Sums& sums) const;
 
   const Graph& graph_;
   const LossPtr loss_;
@@ -145,14 +148,12 @@ class Executor {
   Lanes lanes_;
   Lanes alone_{1};
   std::vector<Lane> lane_state_;
-  std::vector<Prepared> prepared_;
-  std::vector<Shard> shards_;
-  std::vector<Buffer<float>> gradients_;  // of groups
-  std::vector<const float*> present_gradients_;
-  std::vector<const double*> present_moments_;
-  std::vector<int64_t> present_rows_;
-  std::vector<double> partial_sums_;
-  Sums total_;
+  std::list<Prepared> prepared_;
+  const Prepared* groups_ = nullptr;  // of the last gradient()
+  const ExecutorMemory memory_;
+  ShardBoard board_;
+  std::vector<Buffer<float>> own_gradients_;
+  std::vector<float*> gradients_;  // of groups
 };
 
 }  // namespace starling

@@ -1,8 +1,9 @@
-// How a batch is cut into shards.
+// How a batch is cut into shards, and shards into groups that are computed together.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace starling {
 
@@ -11,5 +12,25 @@ inline constexpr size_t kMaxShards = 1024;
 
 // First row of shard `shard` of `shards` for a batch of `n`.
 constexpr int64_t shard_begin(int64_t n, int shard, int shards) { return shard * n / shards; }
+
+// Shards begin … end−1.
+struct ShardRange {
+  int begin = 0, end = 0;
+  int size() const { return end - begin; }
+  bool operator==(const ShardRange&) const = default;
+};
+
+struct Grouping {
+  int64_t samples;       // of the batch
+  int shards;            // of the batch
+  int lanes;             // that take groups as they come free
+  int64_t stacked_rows;  // that a group of several shards may have; 0: a shard is a group
+};
+
+// The groups that make up `range`, in order, without empty shards. Each is a whole subtree of the
+// tree over the shards that are not empty: one shard, or an aligned power of two of them. Of the
+// sizes that keep the lanes equally busy, the largest: weights are read, and a gradient is written,
+// once for each group.
+std::vector<ShardRange> group_shards(const Grouping& grouping, ShardRange range);
 
 }  // namespace starling

@@ -76,9 +76,15 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
                      .precision = settings.precision,
                      .seed = settings.seed});
   const auto batch = static_cast<int64_t>(job.training.batch);
-  const int group = executor.prepare(batch);
-  const int64_t group_rows = std::max<int64_t>(1, (batch * group + shards - 1) / shards);
-  const int64_t rows = executor.micro_batch(group_rows, group);
+  // The group with the most rows.
+  const auto rows_of = [&](const ShardRange& group) {
+    return shard_begin(batch, group.end, shards) - shard_begin(batch, group.begin, shards);
+  };
+  const std::span<const ShardRange> groups = executor.prepare(batch);
+  const ShardRange group = *std::max_element(
+      groups.begin(), groups.end(),
+      [&](const ShardRange& a, const ShardRange& b) { return rows_of(a) < rows_of(b); });
+  const int64_t rows = executor.micro_batch(rows_of(group), group.size());
 
   std::string text = fmt::format("{}\n\n{}\n", job.name, model.summary());
   text += fmt::format("training   batch {} in {} shards, micro-batch {}, {} lanes, {}, {}, {} {}\n",
@@ -96,7 +102,7 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
       bytes_text(total), bytes_text(static_cast<double>(parts[0])),
       bytes_text(static_cast<double>(parts[1])), bytes_text(static_cast<double>(parts[2])),
       bytes_text(static_cast<double>(parts[3])), bytes_text(static_cast<double>(parts[4])));
-  if (options.kernels) text += kernels_text(executor.plan(rows, group));
+  if (options.kernels) text += kernels_text(executor.plan(rows, group.size()));
   return text;
 }
 

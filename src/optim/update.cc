@@ -194,19 +194,12 @@ const char* state_name(OptimizerKind kind, int index) {
   return index == 0 ? "first_moment" : "second_moment";
 }
 
-bool update_block(const UpdateSettings& settings, bool decay,
-                  std::span<const float* const> shard_gradients, size_t n, float* weights,
-                  float* const* states) {
+bool update_block(const UpdateSettings& settings, bool decay, const float* gradient, size_t n,
+                  float* weights, float* const* states) {
   UpdateSettings of_block = settings;
   if (!decay) {
     of_block.weight_decay = 0;
     of_block.shrink = 1;
-  }
-  const float* gradient = shard_gradients[0];
-  alignas(64) std::array<float, kBlockElements> summed;  // stays in L1
-  if (shard_gradients.size() > 1) {
-    tree_sum(shard_gradients, n, summed.data());
-    gradient = summed.data();
   }
   const int count = state_count(settings.kind);
   return HWY_DYNAMIC_DISPATCH(check_and_update)(&of_block, gradient, n, weights,
@@ -214,10 +207,9 @@ bool update_block(const UpdateSettings& settings, bool decay,
                                                 count > 1 ? states[1] : nullptr);
 }
 
-double block_square_sum(std::span<const float* const> shard_gradients, size_t n, float* summed) {
-  tree_sum(shard_gradients, n, summed);
+double block_square_sum(const float* gradient, size_t n) {
   std::array<double, 16> sums;
-  HWY_DYNAMIC_DISPATCH(square_sums)(summed, n, sums.data());
+  HWY_DYNAMIC_DISPATCH(square_sums)(gradient, n, sums.data());
   return tree_sum(sums);
 }
 

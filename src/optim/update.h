@@ -1,5 +1,6 @@
-// The update of the weights: sum of the shards' gradients, clipping, weight decay and the
-// optimizer's formula, fused into one pass over memory, block by block (tensor/parameter_space.h).
+// The update of the weights: clipping, weight decay and the optimizer's formula, fused into one pass
+// over memory, block by block (tensor/parameter_space.h); the caller sums the shards' gradients of a
+// block just before, so that they are in the nearest cache.
 // Blocks are independent of one another, so lanes and workers split them as they like and get the
 // same bits. Nothing here allocates or keeps anything; all is thread-safe for distinct blocks.
 //
@@ -42,16 +43,14 @@ inline constexpr int kMaxStates = 2;
 int state_count(OptimizerKind kind);
 const char* state_name(OptimizerKind kind, int index);
 
-// Updates the n ≤ kBlockElements weights and states of one block from the gradients of its shards
-// (at least one); all pointers are at the block's first element. Returns false, and changes
-// nothing, when the summed gradient has a value that is not finite. `decay` is the slice's.
-bool update_block(const UpdateSettings& settings, bool decay,
-                  std::span<const float* const> shard_gradients, size_t n, float* weights,
-                  float* const* states);
+// Updates the n ≤ kBlockElements weights and states of one block; all pointers are at the block's
+// first element. Returns false, and changes nothing, when the gradient has a value that is not
+// finite. `decay` is the slice's.
+bool update_block(const UpdateSettings& settings, bool decay, const float* gradient, size_t n,
+                  float* weights, float* const* states);
 
-// Writes the sum of the shards' gradients of one block, and returns the sum of its squares: not
-// finite if one of the gradients isn't. `summed` may be the first shard.
-double block_square_sum(std::span<const float* const> shard_gradients, size_t n, float* summed);
+// The sum of the squares of one block's gradient: not finite if one of its values isn't.
+double block_square_sum(const float* gradient, size_t n);
 
 // The Euclidean norm of the whole gradient from the square sums of blocks(), one for each.
 double global_norm(const ParameterSpace& space, std::span<const double> block_sums);

@@ -8,6 +8,7 @@
 
 #include "golden.h"
 #include "optim/update.h"
+#include "tensor/tree_sum.h"
 
 namespace starling {
 namespace {
@@ -59,8 +60,10 @@ class UpdateGolden : public testing::TestWithParam<Trajectory> {
       for (float& g : part) g /= static_cast<float>(shards);
       const std::vector<const float*> gradients(shards, part.data());
       const UpdateSettings settings(t.optimizer, rate(t.optimizer, step, t.gradients.size()), step);
-      ASSERT_TRUE(
-          update_block(settings, true, gradients, weights.size(), weights.data(), pointers.data()));
+      Floats summed(weights.size());
+      tree_sum(gradients, summed.size(), summed.data());
+      ASSERT_TRUE(update_block(settings, true, summed.data(), weights.size(), weights.data(),
+                               pointers.data()));
       for (size_t i = 0; i < weights.size(); ++i) {
         const float expected = t.expected[step][i];
         // A few roundings of f32 per step.

@@ -44,7 +44,8 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       train_((impl.check_data(train, "training"), train)),
       options_(options),
       executor_(impl.executor_for(options.batch)),
-      step_(executor_, impl.state, impl.options.optimizer, impl.options.non_finite),
+      strategy_(std::make_unique<SingleStrategy>(executor_, impl.state.space.blocks().size())),
+      step_(executor_, *strategy_, impl.state, impl.options.optimizer, impl.options.non_finite),
       loader_(train,
               {.batch = options.batch, .seed = impl.options.seed, .shuffle = options.shuffle}),
       reader_(reader_of(train_)),
@@ -105,10 +106,7 @@ bool FitLoop::run_epoch() {
   while (cursor_.step_in_epoch < steps) {
     run_step();
     if (options_.on_step) tell_progress();
-    if (options_.should_stop && options_.should_stop()) {
-      impl_.summary.stopped = true;
-      return false;
-    }
+    if (impl_.summary.stopped) return false;
     save_if_due();
   }
   return true;
@@ -126,7 +124,9 @@ void FitLoop::run_step() {
                                               .reader = &reader_,
                                               .observer = &observer_,
                                               .epoch = cursor_.epoch},
-                                             rate(impl_.options.optimizer, step, total_steps));
+                                             rate(impl_.options.optimizer, step, total_steps),
+                                             options_.should_stop && options_.should_stop());
+  impl_.summary.stopped = result.stop;
   if (result.applied) {
     cursor_.sums.samples += result.sums->samples;
     cursor_.sums.loss += result.sums->loss;

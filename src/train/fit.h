@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "starling/trainer.h"
 #include "train/checkpoint.h"
+#include "strategy/single.h"
 #include "train/step.h"
 #include "train/trainer_impl.h"
 
@@ -50,6 +51,7 @@ class FitLoop {
   const data::Dataset& train_;
   const FitOptions& options_;
   Executor& executor_;
+  std::unique_ptr<Strategy> strategy_;
   TrainStep step_;
   data::Loader loader_;
   data::Ledger ledger_;

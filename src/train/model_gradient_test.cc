@@ -31,14 +31,14 @@ class ModelGradient : public testing::TestWithParam<GradientCase> {
   // The mean loss of the batch, and its gradient with respect to all weights.
   double loss(Executor& executor, std::vector<double>* gradient = nullptr) {
     executor.lanes().run([&](int lane) { executor.refresh_packed(lane); });
-    const Sums& sums = executor.gradient(
+    executor.gradient(
         {.samples = ids_, .features = features_.data(), .labels = labels_.data(), .epoch = 1});
     if (gradient != nullptr) {
-      for (const float* shard : executor.group_gradients()) {
+      for (const float* shard : executor.gradients()) {
         for (size_t i = 0; i < gradient->size(); ++i) (*gradient)[i] += double{shard[i]};
       }
     }
-    return sums.loss / static_cast<double>(kRows);
+    return executor.board().total().loss / static_cast<double>(kRows);
   }
 
   std::vector<float> features_, labels_;

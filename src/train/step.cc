@@ -21,90 +21,111 @@ constexpr const char* kNonFiniteHint =
 
 }  // namespace
 
-TrainStep::TrainStep(Executor& executor, TrainState& state, const Optimizer& optimizer,
-                     NonFinite policy)
+TrainStep::TrainStep(Executor& executor, Strategy& strategy, TrainState& state,
+                     const Optimizer& optimizer, NonFinite policy)
     : executor_(executor),
+      strategy_(strategy),
       state_(state),
       optimizer_(optimizer),
       policy_(policy),
       block_sums_(state.space.blocks().size()) {}
 
 template <typename Work>
-void TrainStep::for_blocks(Work work) {
-  const size_t blocks = state_.space.blocks().size();
-  if (state_.space.total_floats() < kAloneFloats) {
-    executor_.run_alone([&] { work(0, blocks); });
+void TrainStep::for_blocks(bool summed, Work work) {
+  const BlockRange range = strategy_.blocks();
+  const GradientParts parts = strategy_.parts();
+  const auto some = [&](size_t first, size_t last) {
+    std::array<const float*, kMaxShards> at;
+    alignas(kAlignment) std::array<float, kBlockElements> sum;  // stays in the nearest cache
+    for (size_t b = first; b < last; ++b) {
+      const Block& block = state_.space.blocks()[b];
+      const float* gradient = parts.at[0] + block.offset;
+      if (!summed && parts.at.size() > 1) {
+        for (size_t i = 0; i < parts.at.size(); ++i) at[i] = parts.at[i] + block.offset;
+        parts.plan->sum({at.data(), parts.at.size()}, block.size, sum.data());
+        gradient = sum.data();
+      }
+      work(b, block, gradient);
+    }
+  };
+  const size_t blocks = range.last - range.first;
+  if (blocks * kBlockElements < kAloneFloats) {
+    executor_.run_alone([&] { some(range.first, range.last); });
     return;
   }
   const size_t lanes = static_cast<size_t>(executor_.lanes().count());
   executor_.lanes().run([&](int lane) {
     const size_t l = static_cast<size_t>(lane);
-    work(l * blocks / lanes, (l + 1) * blocks / lanes);
+    some(range.first + l * blocks / lanes, range.first + (l + 1) * blocks / lanes);
   });
 }
 
-TrainStep::Result TrainStep::run(const BatchRows& batch, double rate) {
-  const Sums& sums = executor_.gradient(batch);
+TrainStep::Result TrainStep::run(const BatchRows& batch, double rate, bool stop) {
+  executor_.gradient(batch, strategy_.shards());
+  require(strategy_.exchange(static_cast<int64_t>(batch.samples.size())));
+  const Sums& sums = executor_.board().total();
   if (!std::isfinite(sums.loss)) {
     if (policy_ == NonFinite::kStop) stop_at_loss(batch);
-    return {&sums, false};
+    return skipped(sums, stop);
   }
   UpdateSettings settings(optimizer_, rate, state_.step);
-  std::array<const float*, 1> summed{executor_.first_gradient()};
-  std::span<const float* const> gradients = executor_.group_gradients();
   // The whole gradient is looked at before anything changes where that is asked for.
-  if (optimizer_.clip_norm || policy_ == NonFinite::kSkip) {
+  const bool look_first = optimizer_.clip_norm || policy_ == NonFinite::kSkip;
+  if (look_first) {
     const double norm = sum_gradients();
     if (!std::isfinite(norm)) {
       if (policy_ == NonFinite::kStop) stop_at_gradient();
-      return {&sums, false};
+      return skipped(sums, stop);
     }
     if (optimizer_.clip_norm) settings.gradient_scale = clip_scale(norm, *optimizer_.clip_norm);
-    gradients = summed;
   }
-  if (!update(settings, gradients)) {
+  Votes votes{.not_finite = !update(settings, look_first), .stop = stop};
+  if (state_.moments.size() > 0 && strategy_.moves_statistics())
+    executor_.board().commit_moments(state_.moments, state_.statistics.span());
+  require(strategy_.commit(votes));
+  if (votes.not_finite) {
     sum_gradients();
     stop_at_gradient();
   }
   if (executor_.has_packed())
     executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
-  if (state_.moments.size() > 0) {
-    state_.moments.commit(executor_.shard_moments(), executor_.shard_rows(),
-                          state_.statistics.span());
-  }
   ++state_.step;
-  return {&sums, true};
+  return {&sums, true, votes.stop};
+}
+
+TrainStep::Result TrainStep::skipped(const Sums& sums, bool stop) {
+  Votes votes{.stop = stop};
+  require(strategy_.commit(votes));
+  return {&sums, false, votes.stop};
+}
+
+void TrainStep::require(const Status& status) const {
+  if (status) return;
+  throw run_error(fmt::format("{} step {}, worker {}: {}", strategy_.name(), state_.step + 1,
+                              strategy_.rank(), status.failure().message),
+                  "--resume goes on from the last checkpoint, with the same bits");
 }
 
 double TrainStep::sum_gradients() {
-  const std::span<const float* const> shards = executor_.group_gradients();
-  float* const sum = executor_.first_gradient();
-  for_blocks([&](size_t first, size_t last) {
-    std::array<const float*, kMaxShards> at;
-    for (size_t b = first; b < last; ++b) {
-      const Block& block = state_.space.blocks()[b];
-      for (size_t i = 0; i < shards.size(); ++i) at[i] = shards[i] + block.offset;
-      block_sums_[b] = block_square_sum({at.data(), shards.size()}, block.size, sum + block.offset);
-    }
+  float* const sum = strategy_.parts().at[0];
+  for_blocks(false, [&](size_t b, const Block& block, const float* gradient) {
+    if (gradient != sum + block.offset) std::copy_n(gradient, block.size, sum + block.offset);
+    block_sums_[b] = block_square_sum(gradient, block.size);
   });
+  require(strategy_.share(block_sums_));
   return global_norm(state_.space, block_sums_);
 }
 
-bool TrainStep::update(const UpdateSettings& settings, std::span<const float* const> gradients) {
+bool TrainStep::update(const UpdateSettings& settings, bool summed) {
   std::atomic<bool> finite{true};
-  for_blocks([&](size_t first, size_t last) {
-    std::array<const float*, kMaxShards> at;
+  for_blocks(summed, [&](size_t, const Block& block, const float* gradient) {
+    const Slice& slice = state_.space.slices()[block.slice];
     std::array<float*, kMaxStates> states{};
-    for (size_t b = first; b < last; ++b) {
-      const Block& block = state_.space.blocks()[b];
-      const Slice& slice = state_.space.slices()[block.slice];
-      for (size_t i = 0; i < gradients.size(); ++i) at[i] = gradients[i] + block.offset;
-      for (size_t i = 0; i < state_.optimizer.size(); ++i)
-        states[i] = state_.optimizer[i].data() + block.offset;
-      if (!update_block(settings, slice.decay, {at.data(), gradients.size()}, block.size,
-                        state_.weights.data() + block.offset, states.data())) {
-        finite = false;
-      }
+    for (size_t i = 0; i < state_.optimizer.size(); ++i)
+      states[i] = state_.optimizer[i].data() + block.offset;
+    if (!update_block(settings, slice.decay, gradient, block.size,
+                      state_.weights.data() + block.offset, states.data())) {
+      finite = false;
     }
   });
   return finite;
@@ -120,7 +141,7 @@ void TrainStep::stop_at_loss(const BatchRows& batch) {
 
 void TrainStep::stop_at_gradient() {
   // Slices lie in the order of the backward pass: the first bad one is nearest to where it began.
-  const float* const sum = executor_.first_gradient();
+  const float* const sum = strategy_.parts().at[0];
   const auto bad = [&](const Slice& slice) {
     return std::any_of(sum + slice.offset, sum + slice.offset + slice.size,
                        [](float g) { return !std::isfinite(g); });

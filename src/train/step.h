@@ -1,7 +1,7 @@
-// TrainStep: one step of training on one worker: the gradient of a batch on all lanes, then the
-// update, whose blocks the lanes share. A step whose loss or gradient is not finite changes nothing
-// when the policy is to skip it; when it is to stop, training ends with an error before anything is
-// saved.
+// TrainStep: one step of training: the gradient of this worker's shards on all lanes, the exchange
+// with the other workers, then the update, whose blocks workers and their lanes share. A step whose
+// loss or gradient is not finite changes nothing when the policy is to skip it; when it is to stop,
+// training ends with an error before anything is saved.
 #pragma once
 
 #include <vector>
@@ -9,34 +9,44 @@
 #include "engine/executor.h"
 #include "optim/update.h"
 #include "starling/trainer.h"
+#include "strategy/strategy.h"
 #include "train/state.h"
 
 namespace starling {
 
 class TrainStep {
  public:
-  TrainStep(Executor& executor, TrainState& state, const Optimizer& optimizer, NonFinite policy);
+  // All outlive it.
+  TrainStep(Executor& executor, Strategy& strategy, TrainState& state, const Optimizer& optimizer,
+            NonFinite policy);
 
   struct Result {
-    const Sums* sums;
-    bool applied;  // false: skipped, because a number was not finite
+    const Sums* sums;  // of the whole batch
+    bool applied;      // false: skipped, because a number was not finite
+    bool stop;         // a worker wants the run to stop
   };
-  // Throws Error naming step and layer when a number is not finite and the policy is to stop.
-  Result run(const BatchRows& batch, double rate);
+  // `stop` is this worker's wish. Throws Error naming step and layer when a number is not finite
+  // and the policy is to stop, and when another worker is lost.
+  Result run(const BatchRows& batch, double rate, bool stop);
 
  private:
-  // Sums the shards' gradients into the first one and returns the norm of the sum.
+  // Sums the gradient's blocks of this worker into the first part, and returns the norm of the
+  // whole.
   double sum_gradients();
-  // Returns false when a block's gradient was not finite.
-  bool update(const UpdateSettings& settings, std::span<const float* const> gradients);
-  // Calls work(first, last) with a lane's blocks, on every lane.
+  // Returns false when a block's gradient was not finite; `summed`: sum_gradients was called.
+  bool update(const UpdateSettings& settings, bool summed);
+  // Calls work(index, block, gradient) with the blocks of this worker, on all lanes; the gradient
+  // is summed already if `summed`.
   template <typename Work>
-  void for_blocks(Work work);
+  void for_blocks(bool summed, Work work);
+  Result skipped(const Sums& sums, bool stop);
+  void require(const Status& status) const;
   [[noreturn]] void stop_at_loss(const BatchRows& batch);
-  // Requires the summed gradient in the executor's first one.
+  // Requires the summed gradient in the first part.
   [[noreturn]] void stop_at_gradient();
 
   Executor& executor_;
+  Strategy& strategy_;
   TrainState& state_;
   const Optimizer& optimizer_;
   const NonFinite policy_;

@@ -7,6 +7,7 @@
 #include "engine/executor.h"
 #include "graph/graph.h"
 #include "starling/starling.h"
+#include "strategy/single.h"
 #include "train/state.h"
 #include "train/step.h"
 
@@ -34,17 +35,18 @@ int allocations_of_steps(const Model& model, Optimizer optimizer, int lanes) {
   Executor executor(model.graph(), softmax_cross_entropy(), {accuracy()}, state.space,
                     state.moments, state.weights.data(),
                     {.lanes = lanes, .shards = 4, .micro_batch = 4});
-  TrainStep step(executor, state, optimizer, NonFinite::kStop);
+  SingleStrategy strategy(executor, state.space.blocks().size());
+  TrainStep step(executor, strategy, state, optimizer, NonFinite::kStop);
   std::vector<uint64_t> ids(64);
   for (uint64_t i = 0; i < ids.size(); ++i) ids[i] = i;
   const RowReader reader = [&](std::span<const uint64_t> rows, float* x, float* y) {
     data.read(rows, x, y);
   };
   const BatchRows batch{.samples = ids, .reader = &reader};
-  for (int i = 0; i < 3; ++i) step.run(batch, 1e-3);
+  for (int i = 0; i < 3; ++i) step.run(batch, 1e-3, false);
   allocations = 0;
   counting = true;
-  for (int i = 0; i < 10; ++i) step.run(batch, 1e-3);
+  for (int i = 0; i < 10; ++i) step.run(batch, 1e-3, false);
   counting = false;
   return allocations;
 }

@@ -1,0 +1,69 @@
+#include "engine/shard_board.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tensor/tree_sum.h"
+
+namespace starling {
+namespace {
+
+constexpr size_t kSamples = 0, kLoss = 1, kMetrics = 2;  // columns
+
+}  // namespace
+
+ShardBoard::ShardBoard(const Layout& layout, double* memory)
+    : layout_(layout),
+      own_(memory == nullptr ? layout.doubles() : 0),
+      memory_(memory == nullptr ? own_.data() : memory) {
+  total_.metrics.resize(layout.metrics);
+  present_.reserve(static_cast<size_t>(layout.shards));
+}
+
+void ShardBoard::clear(int shard) { std::fill_n(row(shard), layout_.row_doubles(), 0.0); }
+
+void ShardBoard::add(int shard, const float* losses, const float* metrics, int64_t rows,
+                     int64_t first, int64_t count) {
+  double* const sums = row(shard);
+  const auto sum = [&](const float* values, double& into) {
+    for (int64_t i = first; i < first + count; ++i) into += double{values[i]};
+  };
+  sums[kSamples] += static_cast<double>(count);
+  sum(losses, sums[kLoss]);
+  for (size_t m = 0; m < layout_.metrics; ++m)
+    sum(metrics + static_cast<int64_t>(m) * rows, sums[kMetrics + m]);
+}
+
+std::span<double> ShardBoard::rows(ShardRange shards) {
+  return {row(shards.begin), static_cast<size_t>(shards.size()) * layout_.row_doubles()};
+}
+
+double ShardBoard::tree_of(size_t column) {
+  present_.clear();
+  for (int shard = 0; shard < layout_.shards; ++shard) {
+    if (samples(shard) > 0) present_.push_back(row(shard)[column]);
+  }
+  return tree_sum(present_);
+}
+
+const Sums& ShardBoard::total() {
+  total_.samples = 0;
+  for (int shard = 0; shard < layout_.shards; ++shard) total_.samples += samples(shard);
+  total_.loss = tree_of(kLoss);
+  for (size_t m = 0; m < layout_.metrics; ++m) total_.metrics[m] = tree_of(kMetrics + m);
+  return total_;
+}
+
+void ShardBoard::commit_moments(const MomentsLayout& moments, std::span<float> statistics) const {
+  std::array<const double*, kMaxShards> at;  // no allocation in a step
+  std::array<int64_t, kMaxShards> counts;
+  size_t present = 0;
+  for (int shard = 0; shard < layout_.shards; ++shard) {
+    if (samples(shard) == 0) continue;
+    at[present] = row(shard) + kMetrics + layout_.metrics;
+    counts[present++] = samples(shard);
+  }
+  moments.commit({at.data(), present}, {counts.data(), present}, statistics);
+}
+
+}  // namespace starling

@@ -1,0 +1,72 @@
+// ShardBoard: what the shards of a batch give beside their gradients: numbers of samples, sums of
+// loss and metrics, moments. One row of doubles per shard, on cache lines of its own, so that the
+// rows can lie in memory that workers share: each writes those of its shards, and whoever has all
+// of them gets the same totals, summed along the shard tree.
+//
+// The memory is the caller's or the board's own. Different rows may be written at the same time.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/moments_layout.h"
+#include "engine/shards.h"
+#include "tensor/buffer.h"
+
+namespace starling {
+
+// Sums over samples, added up in a fixed order.
+struct Sums {
+  int64_t samples = 0;
+  double loss = 0;
+  std::vector<double> metrics;
+};
+
+class ShardBoard {
+ public:
+  struct Layout {
+    int shards = 1;
+    size_t metrics = 0;
+    size_t moments = 0;
+
+    size_t row_doubles() const {
+      return round_up(2 + metrics + moments, kAlignment / sizeof(double));
+    }
+    size_t doubles() const { return static_cast<size_t>(shards) * row_doubles(); }
+  };
+
+  // `memory` has layout.doubles() zeroed doubles; null: the board has its own.
+  explicit ShardBoard(const Layout& layout, double* memory = nullptr);
+
+  void clear(int shard);
+  // Adds rows first … first + count − 1 of what a plan of `rows` rows gave.
+  void add(int shard, const float* losses, const float* metrics, int64_t rows, int64_t first,
+           int64_t count);
+  double* moments(int shard) { return row(shard) + 2 + layout_.metrics; }
+
+  int64_t samples(int shard) const { return static_cast<int64_t>(row(shard)[0]); }
+  // The rows of a shard, to be moved between workers.
+  std::span<double> rows(ShardRange shards);
+
+  // Along the tree over the shards that have samples.
+  const Sums& total();
+  // Moves running statistics by the moments of all shards.
+  void commit_moments(const MomentsLayout& moments, std::span<float> statistics) const;
+
+  const Layout& layout() const { return layout_; }
+
+ private:
+  double* row(int shard) { return memory_ + static_cast<size_t>(shard) * layout_.row_doubles(); }
+  const double* row(int shard) const {
+    return memory_ + static_cast<size_t>(shard) * layout_.row_doubles();
+  }
+  double tree_of(size_t column);
+
+  const Layout layout_;
+  Buffer<double> own_;
+  double* memory_;
+  Sums total_;
+  std::vector<double> present_;
+};
+
+}  // namespace starling

@@ -1,0 +1,34 @@
+// `single`: one worker, no exchange. The baseline, and what a run without workers uses.
+#pragma once
+
+#include "engine/executor.h"
+#include "strategy/merge_cache.h"
+#include "strategy/strategy.h"
+
+namespace starling {
+
+class SingleStrategy final : public Strategy {
+ public:
+  // The executor outlives it.
+  SingleStrategy(Executor& executor, size_t blocks);
+
+  const char* name() const override { return "single"; }
+  int rank() const override { return 0; }
+  int workers() const override { return 1; }
+  ShardRange shards() const override { return {0, executor_.options().shards}; }
+  Status exchange(int64_t samples) override;
+  GradientParts parts() const override { return parts_; }
+  BlockRange blocks() const override { return {0, blocks_}; }
+  bool moves_statistics() const override { return true; }
+  Status share(std::span<double>) override { return {}; }
+  Status commit(Votes&) override { return {}; }
+
+ private:
+  Executor& executor_;
+  const size_t blocks_;
+  const std::vector<ShardRange> placement_;
+  MergeCache plans_;
+  GradientParts parts_;
+};
+
+}  // namespace starling

@@ -1,0 +1,65 @@
+// Strategy: how the workers of a job make one step together. It answers which shards this worker
+// computes, where their gradients are summed, who updates which weights, and when the step is done.
+// TrainStep calls it in this order, once per step, on every worker:
+//
+//   shards() → the executor computes them → exchange() → [share()] → update of blocks() → commit()
+//
+// A failure (a lost worker, a deadline) leaves weights and optimizer state as they were up to
+// exchange() and share(); after that the step may be half done. Called by one thread.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "base/result.h"
+#include "collective/merge_plan.h"
+#include "engine/shards.h"
+
+namespace starling {
+
+// The gradient of a batch, as parts that are summed by a plan; each is a flat array of the whole
+// parameter space.
+struct GradientParts {
+  const MergePlan* plan = nullptr;
+  std::span<float* const> at;
+};
+
+// Blocks first … last−1 of the parameter space.
+struct BlockRange {
+  size_t first = 0, last = 0;
+};
+
+// What workers have to agree on when a step ends: true if it is so for any of them.
+struct Votes {
+  bool not_finite = false;
+  bool stop = false;  // somebody asked the run to stop
+};
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  virtual const char* name() const = 0;
+  virtual int rank() const = 0;
+  virtual int workers() const = 0;
+
+  // The shards of every batch that this worker computes.
+  virtual ShardRange shards() const = 0;
+
+  // This worker's shards are done: waits until those of all are, as far as this worker needs them
+  // for its blocks(). Then the board is complete.
+  virtual Status exchange(int64_t samples) = 0;
+  // After exchange(): the parts; they may be read, and the first of them be written, at blocks().
+  virtual GradientParts parts() const = 0;
+  // The blocks that this worker sums and updates.
+  virtual BlockRange blocks() const = 0;
+  // Whether this worker moves the running statistics; else another does it for all.
+  virtual bool moves_statistics() const = 0;
+
+  // Makes the sums of all blocks known to all; each has filled in those of its blocks.
+  virtual Status share(std::span<double> block_sums) = 0;
+  // Waits until the blocks of all are updated, and joins the votes.
+  virtual Status commit(Votes& votes) = 0;
+};
+
+}  // namespace starling
