@@ -237,9 +237,7 @@ void Mailbox::close() {
   for (Incoming* message : arriving_) {
     if (message->slot != TransferTable::kNone) table_.fail(message->slot, FailureKind::kClosed);
   }
-  for (Incoming* message : buffered_) {
-    if (message->in_place) source_->discard(message->peer, message->handle);
-  }
+  // Messages in place are not acknowledged: their senders will see this rank gone.
   arriving_.clear();
   buffered_.clear();
   blank_.clear();

@@ -15,6 +15,7 @@ constexpr size_t kReadBudgetBytes = 1 << 20;
 StreamFabric::StreamFabric(const Options& options, InPlaceSource* source)
     : FabricBase(options.rank, options.world, options.buffer_bytes_per_peer, source),
       message_bytes_most_(options.message_bytes_most),
+      takes_in_place_(source != nullptr),
       links_(static_cast<size_t>(options.world)),
       offered_(static_cast<size_t>(options.world)),
       scratch_(std::make_unique_for_overwrite<std::byte[]>(kScratchBytes)) {}
@@ -109,7 +110,7 @@ StreamFabric::Head StreamFabric::read_head(Link& link, bool& moved) {
     if (link.head_in_got >= kFrameHeaderBytes) {
       header = parse_frame_header(std::span(link.head_in).first<kFrameHeaderBytes>(),
                                   message_bytes_most_);
-      if (!header) {
+      if (!header || (header->kind == FrameKind::kInPlace && !takes_in_place_)) {
         lose(link.peer, "sent what is not a frame");
         return Head::kLost;
       }
@@ -314,6 +315,7 @@ void StreamFabric::fail_sends(int peer, FailureKind failure) {
     link.begun = false;
     link.lost = true;
     link.message = nullptr;
+    link.stream->hang_up();
   }
 }
 

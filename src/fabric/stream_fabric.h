@@ -28,6 +28,8 @@ class ByteStream {
   virtual ptrdiff_t read(std::span<std::byte> into) = 0;
   // The other side has ended, though there may be something left to read.
   virtual bool ended() const = 0;
+  // This side says no more; the other will see it end.
+  virtual void hang_up() = 0;
   // Why it was lost, in words that follow "peer 3".
   virtual std::string why_lost() const = 0;
 };
@@ -104,6 +106,7 @@ class StreamFabric : public FabricBase {
   void detach_send(Link& link, Index slot);
 
   const uint64_t message_bytes_most_;
+  const bool takes_in_place_;
   std::vector<std::vector<Link>> links_;  // by peer
   SlotList to_self_;
   std::vector<SlotList> offered_;  // by peer: sent as handles, not yet taken

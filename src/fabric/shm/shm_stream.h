@@ -30,6 +30,8 @@ class ShmStream final : public ByteStream {
   ptrdiff_t write(std::span<const std::byte> head, std::span<const std::byte> body) override;
   ptrdiff_t read(std::span<std::byte> into) override;
   bool ended() const override { return roster_.gone(peer_); }
+  // That a rank ends is told by the roster, to all at once.
+  void hang_up() override {}
   std::string why_lost() const override { return "is gone"; }
 
  private:

@@ -180,7 +180,8 @@ void SimCore::deliver(uint64_t id) {
   const Message& message = messages_[id];
   Rank& receiver = ranks[static_cast<size_t>(message.to)];
   // A rank that ended takes nothing: a send that waits for it goes on waiting.
-  if (receiver.fabric->has_ended() || now > heard_until_[pair(message.from, message.to)]) return release(id);
+  if (receiver.fabric->has_ended() || now > heard_until_[pair(message.from, message.to)])
+    return release(id);
   if (message.rendezvous) {
     receiver.fabric->deliver_in_place(message.from, message.tag, message.view, message.length, id);
   } else {
@@ -198,7 +199,8 @@ void SimCore::announce_end(int rank) {
     const Instant latest = std::max(now, latest_arrival_[pair(rank, peer)]);
     Instant heard = latest;
     if (ranks[static_cast<size_t>(rank)].dead) {
-      heard = now + random_between(nanoseconds(0), latest - now);
+      // As often as not, all of it still comes.
+      heard = std::min(latest, now + random_between(nanoseconds(0), 2 * (latest - now)));
       heard_until_[pair(rank, peer)] = heard;
     }
     const nanoseconds notice = random_between(options.notice_least, options.notice_most);

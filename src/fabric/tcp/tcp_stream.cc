@@ -28,11 +28,13 @@ TcpStream::TcpStream(Socket socket)
 // What was not read would make the system reset the connection, and the other side might lose what
 // it has not read yet: so it is read away.
 TcpStream::~TcpStream() {
-  shutdown(socket_.fd(), SHUT_WR);
+  hang_up();
   for (int i = 0; i < 64; ++i) {
     if (recv(socket_.fd(), buffer_.get(), kBufferBytes, MSG_DONTWAIT) <= 0) break;
   }
 }
+
+void TcpStream::hang_up() { shutdown(socket_.fd(), SHUT_WR); }
 
 void TcpStream::note_events(uint32_t events) {
   if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) readable_ = true;

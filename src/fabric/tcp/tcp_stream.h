@@ -19,6 +19,7 @@ class TcpStream final : public ByteStream {
   ptrdiff_t write(std::span<const std::byte> head, std::span<const std::byte> body) override;
   ptrdiff_t read(std::span<std::byte> into) override;
   bool ended() const override { return ended_; }
+  void hang_up() override;
   std::string why_lost() const override { return why_lost_; }
 
   int fd() const { return socket_.fd(); }

@@ -1,0 +1,118 @@
+// Shared segments: memory without a name, all there from the start, refused in words when there is
+// no room.
+#include "fabric/shm/shared_segment.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(SharedSegment, IsTheSameMemoryWhereverItIsMapped) {
+  const SharedSegment one = SharedSegment::create("test", 10'000);
+  const SharedSegment other = SharedSegment::map(one.fd());
+  ASSERT_EQ(other.bytes().size(), 10'000u);
+  EXPECT_NE(one.bytes().data(), other.bytes().data());
+  EXPECT_EQ(other.bytes()[9'999], std::byte{0});
+  one.bytes()[9'999] = std::byte{7};
+  EXPECT_EQ(other.bytes()[9'999], std::byte{7});
+}
+
+TEST(SharedSegment, IsSharedWithAChildAndCannotBeCutShort) {
+  const SharedSegment segment = SharedSegment::create("test", 4096);
+  const pid_t child = fork();
+  if (child == 0) {
+    const SharedSegment mapped = SharedSegment::map(segment.fd());
+    mapped.bytes()[5] = std::byte{42};
+    _exit(ftruncate(mapped.fd(), 0) == -1 && errno == EPERM ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(segment.bytes()[5], std::byte{42});
+}
+
+TEST(SharedSegment, KnowsWhatLiesInIt) {
+  const SharedSegment segment = SharedSegment::create("test", 1000);
+  const std::byte* data = segment.bytes().data();
+  EXPECT_EQ(segment.offset_of(data, 1000), 0u);
+  EXPECT_EQ(segment.offset_of(data + 990, 10), 990u);
+  EXPECT_EQ(segment.offset_of(data + 990, 11), std::nullopt);
+  EXPECT_EQ(segment.offset_of(&segment, 1), std::nullopt);
+  EXPECT_EQ(segment.offset_of(data, SIZE_MAX), std::nullopt);
+  const RankRegions regions{segment.bytes(), 100};
+  EXPECT_EQ(regions.at(3, 7), data + 307);
+  EXPECT_EQ(regions.of(9).size(), 100u);
+}
+
+TEST(SharedSegment, ClosesOnExecUnlessItIsKept) {
+  const SharedSegment segment = SharedSegment::create("test", 1);
+  EXPECT_EQ(fcntl(segment.fd(), F_GETFD), FD_CLOEXEC);
+  segment.keep_on_exec();
+  EXPECT_EQ(fcntl(segment.fd(), F_GETFD), 0);
+}
+
+// Runs in a child with a limit: 0 if it was refused with these words.
+int refused_under(int resource, rlim_t limit, size_t bytes, const char* words, const char* hint) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit value{limit, limit};
+    setrlimit(static_cast<__rlimit_resource>(resource), &value);
+    try {
+      SharedSegment::create("test", bytes);
+    } catch (const Error& error) {
+      const bool told =
+          std::strstr(error.what(), words) && error.hint().find(hint) != error.hint().npos;
+      _exit(told ? 0 : 2);
+    }
+    _exit(1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+TEST(SharedSegment, SaysWhenAFileMayNotBeThatLarge) {
+  EXPECT_EQ(refused_under(RLIMIT_FSIZE, 1 << 20, 2 << 20, "files are limited to 1048576 bytes",
+                          "ulimit -f"),
+            0);
+}
+
+TEST(SharedSegment, SaysWhenThereIsNoDescriptor) {
+  EXPECT_EQ(refused_under(RLIMIT_NOFILE, 3, 4096, "no room for", "ulimit -n"), 0);
+}
+
+TEST(SharedSegment, SaysWhenThereIsNoMemory) {
+  try {
+    SharedSegment::create("test", size_t{1} << 50);
+    FAIL() << "a petabyte was to be had";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no room for 1073741824.0 MiB of shared memory"));
+    EXPECT_THAT(error.what(), HasSubstr("MiB of memory are free"));
+    EXPECT_THAT(error.hint(), HasSubstr("fewer workers"));
+  }
+}
+
+TEST(SharedSegment, RefusesOtherDescriptors) {
+  EXPECT_THROW(SharedSegment::map(-1), Error);
+  EXPECT_THROW(SharedSegment::map(STDERR_FILENO), Error);
+  const int unsealed = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(unsealed, 4096), 0);
+  EXPECT_THROW(SharedSegment::map(unsealed), Error) << "it could be cut short";
+  close(unsealed);
+}
+
+}  // namespace
+}  // namespace starling
