@@ -171,7 +171,48 @@ def job_seeds():
     w("bad_set_two_lines", LAYER + "\0seed=1\nlanes=2")
 
 
+def frame(length, tag, data=b"", view=0, kind=1, magic=b"SLF1"):
+    return magic + struct.pack("<IQQQ", kind, length, tag, view) + data
+
+
+def hello(version=1, verdict=0, rank=1, world=2, connection=0, connections=1, view=0, magic=b"STARLING"):
+    numbers = struct.pack("<IIIIQ", rank, world, connection, connections, view)
+    return magic + struct.pack("<II", version, verdict) + bytes(range(16)) + numbers + bytes(8)
+
+
+def frames_seeds():
+    # The first byte is the size of the pieces in which the stream comes; 0: all at once.
+    w = lambda name, data, piece=0: write("fuzz_frames", name, bytes([piece]) + data)
+    both = frame(16, 1, b"x" * 16) + frame(3, 2, b"abc")
+    w("good_two", both)
+    w("good_two_in_pieces", both, 1)
+    w("good_empty_message", frame(0, 2))
+    w("good_unexpected", frame(5, 3, b"later") + both)
+    w("good_next_view", frame(5, 3, b"later", view=1) + frame(0, 1, view=1))
+    w("good_full", frame(4096, 3, bytes(4096)) + frame(1, 3, b"z") + both)
+    w("good_hello", hello())
+    w("good_hello_refusal", hello(verdict=4, view=9))
+    w("bad_empty", b"")
+    w("bad_truncated_header", both[:20], 7)
+    w("bad_truncated_message", both[:40])
+    w("bad_magic", frame(16, 1, bytes(16), magic=b"SLF2"))
+    w("bad_kind", frame(16, 1, bytes(16), kind=9))
+    w("bad_in_place", frame(16, 1, bytes(8), kind=2))
+    w("bad_length", frame(8193, 1, bytes(100)))
+    w("bad_huge_length", frame((1 << 64) - 1, 1, bytes(100)))
+    w("bad_other_length", frame(15, 1, bytes(15)) + both)
+    w("bad_too_long_for_receive", frame(17, 1, bytes(17)) + both, 5)
+    w("bad_future_view", frame(16, 1, bytes(16), view=(1 << 64) - 1) + both)
+    w("bad_hello_rank", hello(rank=2))
+    w("bad_hello_connection", hello(connection=1))
+    w("bad_hello_huge", hello(world=0xFFFFFFFF, connections=0xFFFFFFFF))
+    w("bad_hello_version", hello(version=2))
+    w("bad_hello_verdict", hello(verdict=77))
+    w("bad_hello_magic", hello(magic=b"STARLINK"))
+
+
 idx_seeds()
 npy_seeds()
 safetensors_seeds()
 job_seeds()
+frames_seeds()
