@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collective/sum_into.h"
 #include "starling/error.h"
 #include "tensor/kernels.h"
 #include "tensor/tree_sum.h"
@@ -11,7 +12,7 @@ namespace starling {
 namespace {
 
 // Floats summed at a time: the partial sums of one chunk stay in the first-level cache.
-constexpr size_t kChunk = 1024;
+constexpr size_t kChunk = 2048;
 
 }  // namespace
 
@@ -71,22 +72,37 @@ void MergePlan::sum_node(uint32_t index, const float* const* parts, size_t n, fl
 }
 
 void MergePlan::sum(std::span<const float* const> parts, size_t n, float* dst) const {
+  sum(parts, n, std::span<float* const>(&dst, 1));
+}
+
+void MergePlan::sum(std::span<const float* const> parts, size_t n,
+                    std::span<float* const> outs) const {
   if (parts_.empty()) {
-    std::fill_n(dst, n, 0.0f);
+    for (float* out : outs) std::fill_n(out, n, 0.0f);
     return;
   }
-  // tree_sum may write over its first part only: any other is summed aside, chunk by chunk.
-  const bool aside =
-      parts.size() > 1 && std::find(parts.begin() + 1, parts.end(), dst) != parts.end();
-  if (is_canonical() && !aside) return tree_sum(parts, n, dst);
+  if (is_canonical() && parts.size() <= kSumIntoPartsMax && outs.size() > 1) {
+    return sum_into(parts, n, outs);
+  }
+  // tree_sum may write over its first part only. An array that is another part is written when the
+  // chunk is summed, by copying from one that may be written before, or from aside.
+  const auto is_part = [&](const float* out) {
+    return std::find(parts.begin() + 1, parts.end(), out) != parts.end();
+  };
+  const auto first = std::find_if_not(outs.begin(), outs.end(), is_part);
+  float* const direct = first == outs.end() ? nullptr : *first;
+  if (is_canonical() && outs.size() == 1 && direct != nullptr) return tree_sum(parts, n, direct);
+
   std::vector<float> scratch((depth_ + 1) * kChunk);
   std::vector<const float*> at(parts.begin(), parts.end());
   for (size_t begin = 0; begin < n; begin += kChunk) {
     const size_t count = std::min(kChunk, n - begin);
-    float* target = aside ? scratch.data() : dst + begin;
+    float* const target = direct == nullptr ? scratch.data() : direct + begin;
     sum_node(static_cast<uint32_t>(nodes_.size() - 1), at.data(), count, target,
              scratch.data() + kChunk);
-    if (aside) std::memcpy(dst + begin, target, count * sizeof(float));
+    for (float* out : outs) {
+      if (out != direct) std::memcpy(out + begin, target, count * sizeof(float));
+    }
     for (const float*& part : at) part += count;
   }
 }

@@ -41,6 +41,8 @@ class MergePlan {
   // dst[i] = the sum over all parts at i, for i < n; zeros when there are no parts. Requires a
   // pointer per part, in order. dst may be one of them, but may not overlap one otherwise.
   void sum(std::span<const float* const> parts, size_t n, float* dst) const;
+  // The same sum into several arrays, each as above.
+  void sum(std::span<const float* const> parts, size_t n, std::span<float* const> outs) const;
 
  private:
   struct Node {

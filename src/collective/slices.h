@@ -16,15 +16,21 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-// Cuts 0 … length−1 into `parts` slices whose edges are multiples of `unit`, balanced to within one
-// unit: slice i is from cuts[i] to cuts[i + 1].
-inline std::vector<size_t> slice_cuts(size_t length, size_t parts, size_t unit) {
+// Slice `index` when 0 … length−1 is cut into `parts` slices whose edges are multiples of `unit`,
+// balanced to within one unit.
+inline Span slice_at(size_t length, size_t parts, size_t unit, size_t index) {
   const size_t units = (length + unit - 1) / unit;
   const size_t least = units / parts, larger = units % parts;
-  std::vector<size_t> cuts(parts + 1);
-  for (size_t i = 0; i <= parts; ++i) {
-    cuts[i] = std::min(length, (i * least + std::min(i, larger)) * unit);
-  }
+  const auto cut = [&](size_t i) {
+    return std::min(length, (i * least + std::min(i, larger)) * unit);
+  };
+  return {cut(index), cut(index + 1)};
+}
+
+// All of them: slice i is from cuts[i] to cuts[i + 1].
+inline std::vector<size_t> slice_cuts(size_t length, size_t parts, size_t unit) {
+  std::vector<size_t> cuts = {0};
+  for (size_t i = 0; i < parts; ++i) cuts.push_back(slice_at(length, parts, unit, i).end);
   return cuts;
 }
 
