@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "starling/callback.h"
+#include "starling/cluster.h"
 #include "starling/data.h"
 #include "starling/history.h"
 #include "starling/loss.h"
@@ -42,6 +43,8 @@ struct TrainerOptions {
   int64_t micro_batch = 0;  // 0: default_micro_batch()
   Precision precision = Precision::kF32;
   NonFinite non_finite = NonFinite::kStop;
+  Cluster cluster = {};  // the workers that train together; by default this one alone
+  StrategyOptions strategy = {};
 };
 
 // Where training is, told after every step.
@@ -94,6 +97,8 @@ struct FitSummary {
   uint64_t trained_samples = 0;     // of this call
   uint64_t samples_unique = 0, samples_duplicated = 0, samples_missing = 0;  // over whole epochs
   uint64_t skipped_steps = 0;
+  std::string strategy;      // its name
+  uint64_t bytes_moved = 0;  // of gradients between workers, by all of them, in this call
   bool stopped = false;      // by should_stop
   std::string resumed_from;  // the checkpoint's path; empty if none
 };
@@ -116,8 +121,9 @@ class Trainer {
   std::vector<float> predict(std::span<const float> features);
   std::vector<float> predict(const data::Dataset& dataset);
 
-  // Weights and running statistics as safetensors. load also takes the folder of a checkpoint; it
-  // throws Error, and changes nothing, when names or shapes differ.
+  // Weights and running statistics as safetensors; of several workers only the chief writes. load
+  // also takes the folder of a checkpoint; it throws Error, and changes nothing, when names or
+  // shapes differ.
   void save(const std::filesystem::path& path) const;
   void load(const std::filesystem::path& path);
 

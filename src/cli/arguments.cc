@@ -25,7 +25,8 @@ docs/job.md documents every field of a job file.)";
 // What is parsed before it is checked.
 struct Raw {
   std::vector<std::string> sets;
-  std::optional<uint64_t> lanes, seed;
+  std::optional<uint64_t> lanes, seed, workers;
+  std::optional<std::string> strategy;
   std::string samples;
 };
 
@@ -38,6 +39,7 @@ class Parser {
     app_.require_subcommand(1);
     app_.failure_message(CLI::FailureMessage::simple);
     add_train();
+    add_launch();
     add_eval();
     add_predict();
     add_describe();
@@ -62,6 +64,8 @@ class Parser {
       throw input_error(error.what(), see_help());
     }
     finish();
+    arguments_.command_line = {"/proc/self/exe"};
+    for (int i = 1; i < argc; ++i) arguments_.command_line.emplace_back(argv[i]);
     return arguments_;
   }
 
@@ -94,11 +98,19 @@ class Parser {
   void add_train() {
     CLI::App* sub =
         add(app_, "train", "Train the model of a job file", Command::kTrain,
-            "starling train examples/fashion_cnn.toml --set training.epochs=5 --lanes 2");
+            "starling train examples/fashion_cnn.toml --set training.epochs=5 --lanes 2\n"
+            "  starling train examples/fashion_cnn.toml --workers 2");
     sub->add_option("JOB", arguments_.target, "The job file")->required();
     add_job_flags(sub);
     sub->add_option("--seed", raw_.seed, "The seed of everything random")
         ->type_name("N")
+        ->group("Job");
+    sub->add_option("--workers", raw_.workers,
+                    "Processes that train together. Never changes the numbers")
+        ->type_name("N")
+        ->group("Job");
+    sub->add_option("--strategy", raw_.strategy, "How they do it: strategy.name of the job")
+        ->type_name("NAME")
         ->group("Job");
     sub->add_option("--run-dir", arguments_.run_dir, "Folder of the results; default: runs/<name>")
         ->type_name("DIR")
@@ -110,6 +122,27 @@ class Parser {
         ->excludes(resume)
         ->group("Run");
     sub->add_flag("--no-progress", arguments_.no_progress, "Write no progress")->group("Run");
+  }
+
+  void add_launch() {
+    CLI::App* sub = add(app_, "launch", "Start a program of your own as several workers",
+                        Command::kLaunch, "starling launch -n 4 -- ./my_program --its-own flags");
+    sub->add_option("-n,--workers", arguments_.workers, "How many")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1024))
+        ->required()
+        ->group("Workers");
+    sub->add_option("--lanes", arguments_.lanes, "Cores for each; 0: their share of all")
+        ->type_name("N")
+        ->check(CLI::Range(0, 1024))
+        ->group("Workers");
+    sub->add_option("--fabric", arguments_.fabric, "How they talk: shm or tcp")
+        ->type_name("NAME")
+        ->check(CLI::IsMember({"shm", "tcp"}))
+        ->capture_default_str()
+        ->group("Workers");
+    sub->add_option("PROGRAM", arguments_.program, "The program and its arguments, after --")
+        ->required();
   }
 
   void add_weights_flag(CLI::App* sub) {
@@ -264,6 +297,8 @@ class Parser {
     for (const std::string& set : raw_.sets) arguments_.settings.push_back(parse_setting(set));
     if (raw_.lanes) arguments_.settings.push_back({"lanes", fmt::format("{}", *raw_.lanes)});
     if (raw_.seed) arguments_.settings.push_back({"seed", fmt::format("{}", *raw_.seed)});
+    if (raw_.workers) arguments_.settings.push_back({"workers", fmt::format("{}", *raw_.workers)});
+    if (raw_.strategy) arguments_.settings.push_back({"strategy.name", *raw_.strategy});
     if (!raw_.samples.empty()) arguments_.samples = parse_range(raw_.samples);
   }
 

@@ -12,11 +12,22 @@
 
 namespace starling {
 
-enum class Command { kShowText, kTrain, kEval, kPredict, kDescribe, kTune, kDataGet, kDataInfo };
+enum class Command {
+  kShowText,
+  kTrain,
+  kLaunch,
+  kEval,
+  kPredict,
+  kDescribe,
+  kTune,
+  kDataGet,
+  kDataInfo
+};
 
 struct Arguments {
   Command command = Command::kShowText;
-  std::string text;  // kShowText: help or version
+  std::string text;                       // kShowText: help or version
+  std::vector<std::string> command_line;  // all of it, to be run again by workers
 
   std::string target;             // a job file, a run folder or a data set's name
   std::vector<Setting> settings;  // --set, --lanes and --seed, in this order
@@ -26,6 +37,12 @@ struct Arguments {
   bool resume = false;
   bool overwrite = false;
   bool no_progress = false;
+
+  // launch
+  int workers = 1;
+  int lanes = 0;
+  std::string fabric = "shm";
+  std::vector<std::string> program;  // and its arguments
 
   // eval, predict
   std::filesystem::path weights;

@@ -16,6 +16,8 @@ int run_command(const Arguments& arguments, const Environment& environment) {
   switch (arguments.command) {
     case Command::kTrain:
       return train_command(arguments, environment);
+    case Command::kLaunch:
+      return launch_command(arguments);
     case Command::kEval:
       return eval_command(arguments);
     case Command::kPredict:
@@ -37,7 +39,7 @@ int run_command(const Arguments& arguments, const Environment& environment) {
 
 }  // namespace
 
-Failure describe_failure(std::exception_ptr exception) {
+ErrorText error_text(std::exception_ptr exception) {
   try {
     std::rethrow_exception(exception);
   } catch (const Error& error) {
@@ -60,7 +62,7 @@ int starling_main(int argc, char** argv) {
     if (!environment.cache.empty()) data::set_cache_dir(environment.cache);
     return run_command(parse_arguments(argc, argv), environment);
   } catch (...) {
-    const Failure failure = describe_failure(std::current_exception());
+    const ErrorText failure = error_text(std::current_exception());
     std::fflush(stdout);
     std::fprintf(stderr, "error: %s\nhint: %s\n", failure.message.c_str(), failure.hint.c_str());
     return failure.exit_code;

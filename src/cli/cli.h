@@ -15,11 +15,11 @@ inline constexpr int kExitResumeMe = 75;  // stopped by a signal, and saved: run
 int starling_main(int argc, char** argv);
 
 // What an exception is to the user.
-struct Failure {
+struct ErrorText {
   std::string message;
   std::string hint;
   int exit_code = 1;
 };
-Failure describe_failure(std::exception_ptr exception);
+ErrorText error_text(std::exception_ptr exception);
 
 }  // namespace starling

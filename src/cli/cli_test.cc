@@ -16,26 +16,26 @@ namespace starling {
 namespace {
 
 template <typename Exception>
-Failure failure_of(const Exception& exception) {
-  return describe_failure(std::make_exception_ptr(exception));
+ErrorText text_of(const Exception& exception) {
+  return error_text(std::make_exception_ptr(exception));
 }
 
-TEST(Failure, ExitCodeSaysWhoHasToAct) {
-  EXPECT_EQ(failure_of(input_error("a", "b")).exit_code, 2);
-  EXPECT_EQ(failure_of(run_error("a", "b")).exit_code, 1);
-  EXPECT_EQ(failure_of(run_error("a", "b")).message, "a");
-  EXPECT_EQ(failure_of(run_error("a", "b")).hint, "b");
+TEST(ErrorText, ExitCodeSaysWhoHasToAct) {
+  EXPECT_EQ(text_of(input_error("a", "b")).exit_code, 2);
+  EXPECT_EQ(text_of(run_error("a", "b")).exit_code, 1);
+  EXPECT_EQ(text_of(run_error("a", "b")).message, "a");
+  EXPECT_EQ(text_of(run_error("a", "b")).hint, "b");
 }
 
-TEST(Failure, WhatIsNoErrorOfOursHasAHintToo) {
-  const Failure memory = failure_of(std::bad_alloc());
+TEST(ErrorText, WhatIsNoErrorOfOursHasAHintToo) {
+  const ErrorText memory = text_of(std::bad_alloc());
   EXPECT_EQ(memory.exit_code, 1);
   EXPECT_EQ(memory.message, "there is not enough memory");
-  const Failure internal = failure_of(std::logic_error("x"));
+  const ErrorText internal = text_of(std::logic_error("x"));
   EXPECT_EQ(internal.exit_code, 1);
   EXPECT_EQ(internal.message, "internal: x");
   EXPECT_FALSE(internal.hint.empty());
-  EXPECT_EQ(failure_of(42).exit_code, 1);
+  EXPECT_EQ(text_of(42).exit_code, 1);
 }
 
 Environment environment_of(const std::map<std::string, std::string>& variables) {

@@ -8,6 +8,7 @@
 namespace starling {
 
 int train_command(const Arguments& arguments, const Environment& environment);
+int launch_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int predict_command(const Arguments& arguments);
 int describe_command(const Arguments& arguments);

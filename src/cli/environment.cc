@@ -32,6 +32,7 @@ Environment read_environment(const Variable& variable) {
   } else if (!text("XDG_CACHE_HOME").empty()) {
     environment.cache = std::filesystem::path(text("XDG_CACHE_HOME")) / "starling";
   }
+  environment.is_worker = !text("STARLING_RANK").empty();
   environment.color = text("NO_COLOR").empty() && text("TERM") != "dumb";
   // The first of these that is set decides.
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {

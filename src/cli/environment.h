@@ -1,5 +1,6 @@
 // What the command takes from its environment, read once at the start.
 //   STARLING_CACHE or XDG_CACHE_HOME   where fetched data sets are kept
+//   STARLING_RANK                      set by a launcher for its workers
 //   NO_COLOR, TERM, LC_ALL, LC_CTYPE, LANG   how the terminal is written to
 #pragma once
 
@@ -12,6 +13,7 @@ struct Environment {
   std::filesystem::path cache;  // empty: the library's default
   bool color = true;            // colours are welcome on a terminal
   bool unicode = false;         // the locale is UTF-8
+  bool is_worker = false;       // started by a launcher
 };
 
 using Variable = std::function<const char*(const char* name)>;  // null when it is not set

@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
+#include "cluster/launcher.h"
 #include "job/run.h"
 
 namespace starling {
@@ -43,6 +44,13 @@ void print_summary(const RunResult& result) {
 
 int train_command(const Arguments& arguments, const Environment& environment) {
   const Job job = load_job(arguments.target, arguments.settings);
+  const bool is_worker = environment.is_worker;
+  if (job.workers > 1 && !is_worker) {
+    return launch({.command = arguments.command_line,
+                   .workers = static_cast<int>(job.workers),
+                   .lanes = static_cast<int>(job.lanes),
+                   .fabric = job.strategy.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm});
+  }
   handle_stop_signals();
   RunOptions options;
   options.folder = arguments.run_dir;
@@ -54,7 +62,9 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   options.progress.color = options.progress.terminal && environment.color;
   options.progress.unicode = environment.unicode;
   options.should_stop = stop_requested;
+  if (is_worker) options.cluster = Cluster::from_environment();
   const RunResult result = run_job(job, options);
+  if (!options.cluster.is_chief()) return result.stopped ? kExitResumeMe : kExitDone;
   if (result.stopped) {
     fmt::print(stderr, "stopped after step {}; a checkpoint is saved. Go on with:\n  {}\n",
                result.report.steps, resume_line(arguments, result));

@@ -423,7 +423,10 @@ TEST(CustomLoss, ChecksLabelsInTrainingAndEvaluationButNotInPrediction) {
   const std::vector<uint64_t> samples{0, 1, 2, 3, 4};
   executor.gradient({.samples = samples, .reader = &reader});
   EXPECT_EQ(executor.board().total().samples, 5);
-  EXPECT_EQ(executor.evaluate(reader, 5, nullptr).samples, 5);
+  std::vector<double> row(2);
+  const auto evaluate = [&] { executor.evaluate(reader, 5, nullptr, {0, 1}, row); };
+  evaluate();
+  EXPECT_EQ(row[0], 5);
   const RowReader features_only = [&](std::span<const uint64_t> ids, float* features, float*) {
     for (size_t i = 0; i < ids.size(); ++i)
       std::copy_n(rig.features.data() + ids[i] * 3, 3, features + i * 3);
@@ -432,7 +435,7 @@ TEST(CustomLoss, ChecksLabelsInTrainingAndEvaluationButNotInPrediction) {
   rig.labels[3] = 0.5f;
   for (const std::function<void()>& use :
        {std::function<void()>([&] { executor.gradient({.samples = samples, .reader = &reader}); }),
-        std::function<void()>([&] { executor.evaluate(reader, 5, nullptr); })}) {
+        std::function<void()>(evaluate)}) {
     try {
       use();
       FAIL();

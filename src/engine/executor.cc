@@ -16,15 +16,11 @@ void grow(Buffer<float>& buffer, size_t floats) {
   if (buffer.size() < floats) buffer = Buffer<float>(floats);
 }
 
-Sums zero_sums(size_t metrics) {
-  return {.samples = 0, .loss = 0, .metrics = std::vector<double>(metrics, 0.0)};
-}
-
 }  // namespace
 
 Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metrics,
                    const ParameterSpace& parameters, const MomentsLayout& moments,
-                   const float* weights, ExecutorOptions options, ExecutorMemory memory)
+                   const float* weights, ExecutorOptions options)
     : graph_(graph),
       loss_(std::move(loss)),
       metrics_(std::move(metrics)),
@@ -37,9 +33,20 @@ Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metr
       packed_(weights),
       lanes_(options.lanes),
       lane_state_(static_cast<size_t>(options.lanes)),
-      memory_(std::move(memory)),
-      board_({.shards = options.shards, .metrics = metrics_.size(), .moments = moments.size()},
-             memory_.board) {}
+      board_(std::make_unique<ShardBoard>(board_layout())) {}
+
+ShardBoard::Layout Executor::board_layout() const {
+  return {.shards = options_.shards, .metrics = metrics_.size(), .moments = moments_.size()};
+}
+
+void Executor::use_memory(ExecutorMemory memory) {
+  memory_ = std::move(memory);
+  board_ = std::make_unique<ShardBoard>(board_layout(), memory_.board);
+  own_gradients_.clear();
+  gradients_.clear();
+  prepared_.clear();
+  groups_ = nullptr;
+}
 
 int64_t Executor::micro_batch(int64_t rows, int shards) const {
   const bool whole = shards > 1 || options_.micro_batch == 0 || moments_.size() > 0;
@@ -110,7 +117,7 @@ std::span<const ShardRange> Executor::prepare(int64_t samples, ShardRange range)
 
 void Executor::gradient(const BatchRows& batch, ShardRange range) {
   const size_t groups = prepare(static_cast<int64_t>(batch.samples.size()), range).size();
-  for (int shard = range.begin; shard < range.end; ++shard) board_.clear(shard);
+  for (int shard = range.begin; shard < range.end; ++shard) board_->clear(shard);
   std::atomic<size_t> next{0};
   lanes_.run([&](int lane) {
     require_one_thread();
@@ -126,7 +133,7 @@ void Executor::run_group(int lane, size_t index, const BatchRows& batch) {
                 end = shard_begin(n, group.end, options_.shards);
   Frame frame;
   frame.base[static_cast<size_t>(Space::kGradients)] = gradients_[index];
-  frame.moments = board_.moments(group.begin);
+  frame.moments = board_->moments(group.begin);
   frame.loss_scale = 1.0f / static_cast<float>(n);
   frame.context = {.training = true, .seed = options_.seed, .epoch = batch.epoch};
   const int64_t micro = micro_batch(end - begin, group.size());
@@ -137,11 +144,12 @@ void Executor::run_group(int lane, size_t index, const BatchRows& batch) {
     load_rows(lane, frame, batch, first, rows);
     plan.forward(frame);
     for (int shard = group.begin; shard < group.end; ++shard) {
-      board_.add(shard, state.losses.data(), state.metrics.data(), rows,
-                 (shard - group.begin) * each, each);
+      const int64_t from = (shard - group.begin) * each;
+      board_->add(shard, state.losses.data(), state.metrics.data(), rows, from, each);
+      board_->add_samples(shard, frame.context.samples.subspan(static_cast<size_t>(from),
+                                                               static_cast<size_t>(each)));
     }
     plan.backward(frame);
-    if (batch.observer != nullptr) (*batch.observer)(frame.context.samples);
   }
 }
 
@@ -173,22 +181,17 @@ void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t
   frame.context.samples = samples;
 }
 
-void Executor::add_sums(int lane, int64_t rows, Sums& sums) const {
-  const Lane& state = lane_state_[static_cast<size_t>(lane)];
-  const auto add = [&](const float* values, double& sum) {
-    for (int64_t row = 0; row < rows; ++row) sum += double{values[row]};
-  };
-  sums.samples += rows;
-  add(state.losses.data(), sums.loss);
-  for (size_t m = 0; m < metrics_.size(); ++m)
-    add(state.metrics.data() + static_cast<int64_t>(m) * rows, sums.metrics[m]);
+uint64_t Executor::chunk_rows() const {
+  return static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
+}
+
+size_t Executor::chunk_count(uint64_t count) const {
+  return (count + chunk_rows() - 1) / chunk_rows();
 }
 
 void Executor::run_inference(const RowReader& reader, uint64_t count, const float* statistics,
-                             bool with_labels, ChunkUse use) {
-  const uint64_t chunk_rows =
-      static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
-  const size_t chunks = (count + chunk_rows - 1) / chunk_rows;
+                             ChunkRange chunks, bool with_labels, ChunkUse use) {
+  const uint64_t chunk_rows = this->chunk_rows();
   std::vector<uint64_t> ids(count);
   for (uint64_t i = 0; i < count; ++i) ids[i] = i;
   run_alone([&] {
@@ -197,14 +200,14 @@ void Executor::run_inference(const RowReader& reader, uint64_t count, const floa
       if (count % chunk_rows != 0) lane_plan(lane, static_cast<int64_t>(count % chunk_rows), 0);
     }
   });
-  std::atomic<size_t> next{0};
+  std::atomic<size_t> next{chunks.begin};
   const BatchRows batch{.samples = ids, .reader = &reader, .has_labels = with_labels};
   lanes_.run([&](int lane) {
     require_one_thread();
     Frame frame;
     frame.context = {.training = false, .seed = options_.seed};
     frame.statistics = statistics;
-    for (size_t chunk = next++; chunk < chunks; chunk = next++) {
+    for (size_t chunk = next++; chunk < chunks.end; chunk = next++) {
       const uint64_t first = chunk * chunk_rows, rows = std::min(chunk_rows, count - first);
       Plan& plan = lane_plan(lane, static_cast<int64_t>(rows), 0);
       if (!with_labels)
@@ -217,32 +220,35 @@ void Executor::run_inference(const RowReader& reader, uint64_t count, const floa
   });
 }
 
-Sums Executor::evaluate(const RowReader& reader, uint64_t count, const float* statistics) {
-  const uint64_t chunk_rows =
-      static_cast<uint64_t>(options_.micro_batch > 0 ? options_.micro_batch : kEvaluationRows);
-  std::vector<Sums> chunks((count + chunk_rows - 1) / chunk_rows, zero_sums(metrics_.size()));
-  run_inference(reader, count, statistics, true,
+void Executor::evaluate(const RowReader& reader, uint64_t count, const float* statistics,
+                        ChunkRange chunks, std::span<double> rows) {
+  const size_t columns = 2 + metrics_.size();
+  run_inference(reader, count, statistics, chunks, true,
                 [&](int lane, size_t chunk, Plan& plan, const Frame&) {
-                  add_sums(lane, plan.rows(), chunks[chunk]);
+                  const Lane& state = lane_state_[static_cast<size_t>(lane)];
+                  const std::span<double> row = rows.subspan(chunk * columns, columns);
+                  const auto sum = [&](const float* values) {
+                    double total = 0;
+                    for (int64_t i = 0; i < plan.rows(); ++i) total += double{values[i]};
+                    return total;
+                  };
+                  row[0] = static_cast<double>(plan.rows());
+                  row[1] = sum(state.losses.data());
+                  for (size_t m = 0; m < metrics_.size(); ++m)
+                    row[2 + m] = sum(state.metrics.data() + static_cast<int64_t>(m) * plan.rows());
                 });
-  Sums total = zero_sums(metrics_.size());
-  for (const Sums& chunk : chunks) {
-    total.samples += chunk.samples;
-    total.loss += chunk.loss;
-    for (size_t m = 0; m < metrics_.size(); ++m) total.metrics[m] += chunk.metrics[m];
-  }
-  return total;
 }
 
 std::vector<float> Executor::predict(const RowReader& reader, uint64_t count,
                                      const float* statistics) {
   const size_t width = static_cast<size_t>(graph_.value(graph_.output()).shape.elements());
   std::vector<float> outputs(count * width);
-  run_inference(reader, count, statistics, false, [&](int, size_t, Plan& plan, const Frame& frame) {
-    const size_t first = frame.context.samples[0];
-    std::copy_n(plan.output(frame), static_cast<size_t>(plan.rows()) * width,
-                outputs.data() + first * width);
-  });
+  run_inference(reader, count, statistics, {0, chunk_count(count)}, false,
+                [&](int, size_t, Plan& plan, const Frame& frame) {
+                  const size_t first = frame.context.samples[0];
+                  std::copy_n(plan.output(frame), static_cast<size_t>(plan.rows()) * width,
+                              outputs.data() + first * width);
+                });
   return outputs;
 }
 

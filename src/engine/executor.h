@@ -39,16 +39,12 @@ struct ExecutorOptions {
 using RowReader =
     std::function<void(std::span<const uint64_t> ids, float* features, float* labels)>;
 
-// Told of samples whose gradient has been computed, by the lane that did it.
-using RowsObserver = std::function<void(std::span<const uint64_t> ids)>;
-
 struct BatchRows {
   std::span<const uint64_t> samples;
   const float* features =
       nullptr;  // all rows, if they are in memory already; else `reader` reads them
   const float* labels = nullptr;
   const RowReader* reader = nullptr;
-  const RowsObserver* observer = nullptr;
   uint32_t epoch = 0;
   bool has_labels = true;  // false: for predictions; labels are not looked at
 };
@@ -65,13 +61,17 @@ class Executor {
   // `weights` is the flat space and outlives this; so do the rest.
   Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metrics,
            const ParameterSpace& parameters, const MomentsLayout& moments, const float* weights,
-           ExecutorOptions options, ExecutorMemory memory = {});
+           ExecutorOptions options);
+
+  // Puts gradients and board into other memory, which outlives this; what was there is forgotten.
+  void use_memory(ExecutorMemory memory);
+  ShardBoard::Layout board_layout() const;
 
   // The gradients of the mean loss of the batch by the shards of `range`, group by group; the board
   // gets the rest. Throws Error for labels that don't fit.
   void gradient(const BatchRows& batch, ShardRange range);
   void gradient(const BatchRows& batch) { gradient(batch, {0, options_.shards}); }
-  ShardBoard& board() { return board_; }
+  ShardBoard& board() { return *board_; }
   bool has_packed() const { return packed_.bytes() > 0; }
 
   // Of the last gradient(): the groups in shard order, and their flat gradients.
@@ -82,8 +82,15 @@ class Executor {
   // The groups of any worker's range in a batch of `samples`: a pure function of the job.
   std::vector<ShardRange> groups_of(int64_t samples, ShardRange range) const;
 
-  // Forward only, on samples 0 … count−1, with the running `statistics`.
-  Sums evaluate(const RowReader& reader, uint64_t count, const float* statistics);
+  // How many chunks an evaluation of `count` samples has.
+  size_t chunk_count(uint64_t count) const;
+  // Forward only, with the running `statistics`, on some chunks of samples 0 … count−1. Row c of
+  // `rows` gets chunk c's number of samples and sums of loss and metrics.
+  struct ChunkRange {
+    size_t begin, end;
+  };
+  void evaluate(const RowReader& reader, uint64_t count, const float* statistics, ChunkRange chunks,
+                std::span<double> rows);
   // The outputs of the model, row by row.
   std::vector<float> predict(const RowReader& reader, uint64_t count, const float* statistics);
 
@@ -133,8 +140,8 @@ class Executor {
   // Runs `use(lane, chunk, plan, frame)` on every chunk of an evaluation, after its forward pass.
   using ChunkUse = FunctionRef<void(int lane, size_t chunk, Plan& plan, const Frame& frame)>;
   void run_inference(const RowReader& reader, uint64_t count, const float* statistics,
-                     bool with_labels, ChunkUse use);
-  void add_sums(int lane, int64_t rows, Sums& sums) const;
+                     ChunkRange chunks, bool with_labels, ChunkUse use);
+  uint64_t chunk_rows() const;
 
   const Graph& graph_;
   const LossPtr loss_;
@@ -150,8 +157,8 @@ class Executor {
   std::vector<Lane> lane_state_;
   std::list<Prepared> prepared_;
   const Prepared* groups_ = nullptr;  // of the last gradient()
-  const ExecutorMemory memory_;
-  ShardBoard board_;
+  ExecutorMemory memory_;
+  std::unique_ptr<ShardBoard> board_;
   std::vector<Buffer<float>> own_gradients_;
   std::vector<float*> gradients_;  // of groups
 };

@@ -2,13 +2,26 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
+#include "base/random.h"
 #include "tensor/tree_sum.h"
 
 namespace starling {
 namespace {
 
-constexpr size_t kSamples = 0, kLoss = 1, kMetrics = 2;  // columns
+// Columns. The hashes are integers, bit for bit.
+constexpr size_t kSamples = 0, kSum = 1, kExclusiveOr = 2, kLoss = 3, kMetrics = ShardBoard::kFixed;
+
+struct Hashes {
+  uint64_t sum = 0, exclusive_or = 0;
+  void add(std::span<const uint64_t> ids) {
+    for (const uint64_t id : ids) {
+      sum += mix64(id);
+      exclusive_or ^= mix64(id);
+    }
+  }
+};
 
 }  // namespace
 
@@ -28,10 +41,28 @@ void ShardBoard::add(int shard, const float* losses, const float* metrics, int64
   const auto sum = [&](const float* values, double& into) {
     for (int64_t i = first; i < first + count; ++i) into += double{values[i]};
   };
-  sums[kSamples] += static_cast<double>(count);
   sum(losses, sums[kLoss]);
   for (size_t m = 0; m < layout_.metrics; ++m)
     sum(metrics + static_cast<int64_t>(m) * rows, sums[kMetrics + m]);
+}
+
+void ShardBoard::add_samples(int shard, std::span<const uint64_t> ids) {
+  double* const columns = row(shard);
+  Hashes hashes{std::bit_cast<uint64_t>(columns[kSum]),
+                std::bit_cast<uint64_t>(columns[kExclusiveOr])};
+  hashes.add(ids);
+  columns[kSamples] += static_cast<double>(ids.size());
+  columns[kSum] = std::bit_cast<double>(hashes.sum);
+  columns[kExclusiveOr] = std::bit_cast<double>(hashes.exclusive_or);
+}
+
+bool ShardBoard::has_samples(int shard, std::span<const uint64_t> ids) const {
+  const double* const columns = row(shard);
+  Hashes hashes;
+  hashes.add(ids);
+  return samples(shard) == static_cast<int64_t>(ids.size()) &&
+         std::bit_cast<uint64_t>(columns[kSum]) == hashes.sum &&
+         std::bit_cast<uint64_t>(columns[kExclusiveOr]) == hashes.exclusive_or;
 }
 
 std::span<double> ShardBoard::rows(ShardRange shards) {

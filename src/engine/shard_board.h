@@ -1,7 +1,7 @@
-// ShardBoard: what the shards of a batch give beside their gradients: numbers of samples, sums of
-// loss and metrics, moments. One row of doubles per shard, on cache lines of its own, so that the
-// rows can lie in memory that workers share: each writes those of its shards, and whoever has all
-// of them gets the same totals, summed along the shard tree.
+// ShardBoard: what the shards of a batch give beside their gradients: which samples they had, sums
+// of loss and metrics, moments. One row of doubles per shard, on cache lines of its own, so that
+// the rows can lie in memory that workers share: each writes those of its shards, and whoever has
+// all of them gets the same totals, summed along the shard tree.
 //
 // The memory is the caller's or the board's own. Different rows may be written at the same time.
 #pragma once
@@ -24,13 +24,15 @@ struct Sums {
 
 class ShardBoard {
  public:
+  static constexpr size_t kFixed = 4;  // columns before the metrics: samples, two hashes, loss
+
   struct Layout {
     int shards = 1;
     size_t metrics = 0;
     size_t moments = 0;
 
     size_t row_doubles() const {
-      return round_up(2 + metrics + moments, kAlignment / sizeof(double));
+      return round_up(kFixed + metrics + moments, kAlignment / sizeof(double));
     }
     size_t doubles() const { return static_cast<size_t>(shards) * row_doubles(); }
   };
@@ -42,9 +44,13 @@ class ShardBoard {
   // Adds rows first … first + count − 1 of what a plan of `rows` rows gave.
   void add(int shard, const float* losses, const float* metrics, int64_t rows, int64_t first,
            int64_t count);
-  double* moments(int shard) { return row(shard) + 2 + layout_.metrics; }
+  // These samples were computed in the shard.
+  void add_samples(int shard, std::span<const uint64_t> ids);
+  double* moments(int shard) { return row(shard) + kFixed + layout_.metrics; }
 
   int64_t samples(int shard) const { return static_cast<int64_t>(row(shard)[0]); }
+  // Whether the shard was computed from exactly these samples, by their number and hashes.
+  bool has_samples(int shard, std::span<const uint64_t> ids) const;
   // The rows of a shard, to be moved between workers.
   std::span<double> rows(ShardRange shards);
 

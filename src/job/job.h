@@ -109,7 +109,9 @@ struct CheckpointJob {
 };
 
 struct StrategyJob {
-  std::string name = "single";
+  std::string name = "auto";  // single for one worker, all_reduce for more
+  std::string fabric = "shm";
+  bool exact = true;
 };
 
 struct Job {
@@ -119,7 +121,8 @@ struct Job {
   uint64_t micro_batch = 0;  // 0: default_micro_batch()
   std::string precision = "f32";
   std::string isa = "native";
-  uint64_t lanes = 0;  // 0: one per core
+  uint64_t workers = 1;
+  uint64_t lanes = 0;  // of each worker; 0: one per core
   std::string non_finite = "stop";
 
   DataJob data;

@@ -192,6 +192,8 @@ TrainerOptions trainer_options(const Job& job) {
   options.micro_batch = static_cast<int64_t>(job.micro_batch);
   options.precision = precision_from_name(job.precision);
   options.non_finite = job.non_finite == "skip" ? NonFinite::kSkip : NonFinite::kStop;
+  options.strategy = {.name = job.strategy.name == "auto" ? "" : job.strategy.name,
+                      .exact = job.strategy.exact};
   return options;
 }
 

@@ -13,7 +13,8 @@ constexpr std::string_view kSources[] = {"fashion-mnist", "mnist",     "idx",
                                          "npy",           "synthetic", "synthetic-regression"};
 constexpr std::string_view kLosses[] = {"softmax_cross_entropy", "binary_cross_entropy",
                                         "mean_squared_error"};
-constexpr std::string_view kStrategies[] = {"single"};
+constexpr std::string_view kStrategies[] = {"auto", "single", "all_reduce"};
+constexpr std::string_view kFabrics[] = {"shm", "tcp"};
 
 constexpr Range kAtLeastOne{.min = 1};
 constexpr Range kPositive{.min = 0, .without_min = true};
@@ -46,8 +47,12 @@ std::vector<Section> make_sections() {
                            [](Job& j) -> Slot { return &j.isa; },
                            {},
                            kIsas},
+                          {"workers",
+                           "Processes that train together. Never changes the numbers.",
+                           [](Job& j) -> Slot { return &j.workers; },
+                           {.min = 1, .max = 1024}},
                           {"lanes",
-                           "Threads; 0: one per core. Never changes the numbers.",
+                           "Threads of each worker; 0: one per core. Never changes the numbers.",
                            [](Job& j) -> Slot { return &j.lanes; },
                            {.max = 1024}},
                           {"non_finite",
@@ -257,6 +262,13 @@ void add_run_sections(std::vector<Section>& sections) {
        "How training is spread over workers.",
        {
            {"name", "Which one.", [](Job& j) -> Slot { return &j.strategy.name; }, {}, kStrategies},
+           {"fabric",
+            "How workers of one host talk.",
+            [](Job& j) -> Slot { return &j.strategy.fabric; },
+            {},
+            kFabrics},
+           {"exact", "Whether sums over workers keep the bits of one worker.",
+            [](Job& j) -> Slot { return &j.strategy.exact; }},
        }});
 }
 

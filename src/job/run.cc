@@ -71,13 +71,15 @@ class Run {
         bar_(options.out, options.progress) {}
 
   RunResult run() {
-    const TrainerOptions trainer_settings = trainer_options(job_);
+    TrainerOptions trainer_settings = trainer_options(job_);
     check(trainer_settings);
+    trainer_settings.cluster = options_.cluster;
     Trainer trainer(model_, trainer_settings);
     trainer.check(data_.train, "training");
     if (data_.validation) trainer.check(data_.validation, "validation");
     if (data_.test) trainer.check(data_.test, "test");
     // Only now, when nothing that was given can be wrong any more, is the folder touched.
+    if (!options_.cluster.is_chief()) return follow(trainer);
     folder_.prepare(options_.resume      ? FolderUse::kResume
                     : options_.overwrite ? FolderUse::kOverwrite
                                          : FolderUse::kNew);
@@ -125,10 +127,22 @@ class Run {
                                                      version(), job_to_toml(job_)));
   }
 
+  // What workers other than the chief do: the same calls, and no files.
+  RunResult follow(Trainer& trainer) {
+    FitOptions fit = fit_options(job_, folder_.path());
+    fit.validation = data_.validation;
+    fit.checkpoints.resume = options_.resume;
+    fit.should_stop = options_.should_stop;
+    RunResult result{.folder = folder_.path(), .history = trainer.fit(data_.train, fit)};
+    result.stopped = trainer.summary().stopped;
+    if (!result.stopped && data_.test) trainer.evaluate(data_.test);
+    return result;
+  }
+
   RunResult train(Trainer& trainer) {
-    log_->info(fmt::format("starling {}: {} on {}, {} parameters, {} lanes, {}", version(),
-                           job_.name, data_.train.describe(), model_.parameter_count(),
-                           trainer.lanes(), isa_name()));
+    log_->info(fmt::format("starling {}: {} on {}, {} parameters, {} workers, {} lanes, {}",
+                           version(), job_.name, data_.train.describe(), model_.parameter_count(),
+                           options_.cluster.workers(), trainer.lanes(), isa_name()));
     FitOptions fit = fit_options(job_, folder_.path());
     fit.validation = data_.validation;
     fit.checkpoints.resume = options_.resume;
@@ -224,7 +238,11 @@ class Run {
   Report report(const Trainer& trainer) const {
     const FitSummary& summary = trainer.summary();
     Report report;
+    report.strategy = summary.strategy;
+    report.workers = options_.cluster.workers();
     report.lanes = trainer.lanes();
+    report.exact = job_.strategy.exact;
+    report.bytes_sent = summary.bytes_moved;
     report.shards = static_cast<int>(job_.shards);
     report.micro_batch = static_cast<int>(job_.micro_batch);
     report.precision = job_.precision;

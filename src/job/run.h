@@ -7,7 +7,8 @@
 //   best.safetensors   the best epoch's weights, if [training.save_best] is there
 //   model.safetensors  the weights at the end
 //   report.json        the figures of the run
-// Every file appears whole or not at all. Runs on the caller's thread until the end of the run.
+// Every file appears whole or not at all. Of several workers only the chief writes and tells
+// anything. Runs on the caller's thread until the end of the run.
 #pragma once
 
 #include <cstdio>
@@ -17,6 +18,7 @@
 #include "job/job.h"
 #include "observe/progress.h"
 #include "observe/report.h"
+#include "starling/cluster.h"
 #include "starling/history.h"
 
 namespace starling {
@@ -27,7 +29,8 @@ struct RunOptions {
   bool overwrite = false;
   std::FILE* out = nullptr;  // for progress and notes; required, and outlives the run
   ProgressOptions progress = {};
-  std::function<bool()> should_stop = {};  // asked after every step; true: save and end
+  std::function<bool()> should_stop = {};  // asked in every step; true: save and end
+  Cluster cluster = {};  // the workers that run the job together: all call run_job
 };
 
 struct RunResult {

@@ -1,12 +1,22 @@
 #include "strategy/merge_cache.h"
 
+#include "collective/placement.h"
+
 namespace starling {
 
-const MergePlan& MergeCache::plan(int64_t samples, const std::vector<ShardRange>& ranges) {
-  for (const Entry& entry : entries_) {
-    if (entry.samples == samples && entry.ranges == ranges) return entry.plan;
+std::vector<ShardRange> place_workers(int shards, int workers) {
+  std::vector<ShardRange> ranges;
+  for (const LeafRange& range :
+       place_shards(static_cast<size_t>(shards), static_cast<size_t>(workers))) {
+    ranges.push_back({static_cast<int>(range.begin), static_cast<int>(range.end)});
   }
-  // Leaves are the shards that have rows, numbered in order.
+  return ranges;
+}
+
+const MergeCache::Merge& MergeCache::of(int64_t samples) {
+  for (const Merge& merge : merges_) {
+    if (merge.samples == samples) return merge;
+  }
   const int shards = executor_.options().shards;
   std::vector<size_t> leaf(static_cast<size_t>(shards) + 1, 0);
   for (int shard = 0; shard < shards; ++shard) {
@@ -14,14 +24,18 @@ const MergePlan& MergeCache::plan(int64_t samples, const std::vector<ShardRange>
         shard_begin(samples, shard, shards) < shard_begin(samples, shard + 1, shards);
     leaf[static_cast<size_t>(shard) + 1] = leaf[static_cast<size_t>(shard)] + (present ? 1 : 0);
   }
+  std::vector<std::vector<LeafRange>> groups;
   std::vector<LeafRange> parts;
-  for (const ShardRange& range : ranges) {
-    for (const ShardRange& group : executor_.groups_of(samples, range))
-      parts.push_back(
+  for (const ShardRange& range : placement_) {
+    groups.emplace_back();
+    for (const ShardRange& group : executor_.groups_of(samples, range)) {
+      groups.back().push_back(
           {leaf[static_cast<size_t>(group.begin)], leaf[static_cast<size_t>(group.end)]});
+      parts.push_back(groups.back().back());
+    }
   }
-  entries_.push_back({samples, ranges, MergePlan(std::move(parts))});
-  return entries_.back().plan;
+  merges_.push_back({samples, std::move(groups), MergePlan(std::move(parts))});
+  return merges_.back();
 }
 
 }  // namespace starling

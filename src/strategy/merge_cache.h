@@ -1,6 +1,6 @@
-// MergeCache: how the groups of all workers are summed, for every size of batch that has come: the
-// full one, and the last of an epoch. A pure function of the job and the placement, so that every
-// worker finds the same. One thread.
+// MergeCache: the groups of all workers and how they are summed, for every size of batch that has
+// come: the full one, and the last of an epoch. A pure function of the job and the placement, so
+// that every worker finds the same. One thread.
 #pragma once
 
 #include <list>
@@ -11,24 +11,30 @@
 
 namespace starling {
 
+// Shards over workers of equal speed: contiguous, and so that the fewest parts are summed.
+std::vector<ShardRange> place_workers(int shards, int workers);
+
 class MergeCache {
  public:
-  // The executor outlives it.
-  explicit MergeCache(const Executor& executor) : executor_(executor) {}
-
-  // The plan for a batch of `samples` whose shards are placed in `ranges`, one per worker, in
-  // order; the first call for a size makes it.
-  const MergePlan& plan(int64_t samples, const std::vector<ShardRange>& ranges);
-
- private:
-  struct Entry {
+  struct Merge {
     int64_t samples;
-    std::vector<ShardRange> ranges;
-    MergePlan plan;
+    std::vector<std::vector<LeafRange>> groups;  // by worker: leaves are the shards with rows
+    MergePlan plan;                              // over the groups of all
   };
 
+  // Worker r computes the shards placement[r]; all have as many lanes. The executor outlives this.
+  MergeCache(const Executor& executor, std::vector<ShardRange> placement)
+      : executor_(executor), placement_(std::move(placement)) {}
+
+  // For a batch of `samples`; the first call for a size makes it.
+  const Merge& of(int64_t samples);
+
+  std::span<const ShardRange> placement() const { return placement_; }
+
+ private:
   const Executor& executor_;
-  std::list<Entry> entries_;
+  const std::vector<ShardRange> placement_;
+  std::list<Merge> merges_;
 };
 
 }  // namespace starling

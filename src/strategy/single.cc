@@ -3,13 +3,10 @@
 namespace starling {
 
 SingleStrategy::SingleStrategy(Executor& executor, size_t blocks)
-    : executor_(executor),
-      blocks_(blocks),
-      placement_{{0, executor.options().shards}},
-      plans_(executor) {}
+    : executor_(executor), blocks_(blocks), merges_(executor, {{0, executor.options().shards}}) {}
 
-Status SingleStrategy::exchange(int64_t samples) {
-  parts_ = {&plans_.plan(samples, placement_), executor_.gradients()};
+Status SingleStrategy::exchange(int64_t samples, bool&) {
+  parts_ = {&merges_.of(samples).plan, executor_.gradients()};
   return {};
 }
 

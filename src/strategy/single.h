@@ -16,18 +16,18 @@ class SingleStrategy final : public Strategy {
   int rank() const override { return 0; }
   int workers() const override { return 1; }
   ShardRange shards() const override { return {0, executor_.options().shards}; }
-  Status exchange(int64_t samples) override;
+  Status exchange(int64_t samples, bool& stop) override;
   GradientParts parts() const override { return parts_; }
   BlockRange blocks() const override { return {0, blocks_}; }
   bool moves_statistics() const override { return true; }
   Status share(std::span<double>) override { return {}; }
-  Status commit(Votes&) override { return {}; }
+  Status commit(bool&) override { return {}; }
+  uint64_t bytes_moved() const override { return 0; }
 
  private:
   Executor& executor_;
   const size_t blocks_;
-  const std::vector<ShardRange> placement_;
-  MergeCache plans_;
+  MergeCache merges_;
   GradientParts parts_;
 };
 

@@ -29,12 +29,6 @@ struct BlockRange {
   size_t first = 0, last = 0;
 };
 
-// What workers have to agree on when a step ends: true if it is so for any of them.
-struct Votes {
-  bool not_finite = false;
-  bool stop = false;  // somebody asked the run to stop
-};
-
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -47,8 +41,8 @@ class Strategy {
   virtual ShardRange shards() const = 0;
 
   // This worker's shards are done: waits until those of all are, as far as this worker needs them
-  // for its blocks(). Then the board is complete.
-  virtual Status exchange(int64_t samples) = 0;
+  // for its blocks(). Then the board is complete, and `stop` is true if it was for any worker.
+  virtual Status exchange(int64_t samples, bool& stop) = 0;
   // After exchange(): the parts; they may be read, and the first of them be written, at blocks().
   virtual GradientParts parts() const = 0;
   // The blocks that this worker sums and updates.
@@ -58,8 +52,11 @@ class Strategy {
 
   // Makes the sums of all blocks known to all; each has filled in those of its blocks.
   virtual Status share(std::span<double> block_sums) = 0;
-  // Waits until the blocks of all are updated, and joins the votes.
-  virtual Status commit(Votes& votes) = 0;
+  // Waits until the blocks of all are updated. `finite` is then true only if it was for all.
+  virtual Status commit(bool& finite) = 0;
+
+  // Bytes of gradients that this worker has sent, or read from memory of the others.
+  virtual uint64_t bytes_moved() const = 0;
 };
 
 }  // namespace starling

@@ -1,4 +1,5 @@
-// Buffer: owned memory, aligned for every vector width and zeroed at birth.
+// Buffer: owned memory, aligned for every vector width and zeroed at birth; or a view of memory
+// that workers share.
 // Large buffers sit on huge-page boundaries and ask the kernel for huge pages: a training step
 // walks the whole parameter space, and page-table misses cost as much as the bytes.
 #pragma once
@@ -22,6 +23,13 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(size_t size) : memory_(allocate_aligned(size * sizeof(T))), size_(size) {}
+  // Over memory of somebody else's, which outlives it.
+  static Buffer view(T* memory, size_t size) {
+    Buffer buffer;
+    buffer.memory_ = {reinterpret_cast<std::byte*>(memory), [](std::byte*) {}};
+    buffer.size_ = size;
+    return buffer;
+  }
 
   T* data() { return reinterpret_cast<T*>(memory_.get()); }
   const T* data() const { return reinterpret_cast<const T*>(memory_.get()); }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 
 #include "observe/history_json.h"
 #include "starling/error.h"
@@ -15,6 +16,14 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// How many samples the batches of an epoch have.
+std::vector<int64_t> batch_sizes(uint64_t samples, uint64_t batch) {
+  std::vector<int64_t> sizes;
+  if (samples >= batch) sizes.push_back(static_cast<int64_t>(batch));
+  if (batch > 0 && samples % batch != 0) sizes.push_back(static_cast<int64_t>(samples % batch));
+  return sizes;
 }
 
 Sums no_sums(size_t metrics) {
@@ -44,19 +53,20 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       train_((impl.check_data(train, "training"), train)),
       options_(options),
       executor_(impl.executor_for(options.batch)),
-      strategy_(std::make_unique<SingleStrategy>(executor_, impl.state.space.blocks().size())),
+      strategy_(make_strategy(impl.options.strategy, impl.world(), executor_, impl.state.space,
+                              batch_sizes(train.size(), options.batch))),
       step_(executor_, *strategy_, impl.state, impl.options.optimizer, impl.options.non_finite),
       loader_(train,
               {.batch = options.batch, .seed = impl.options.seed, .shuffle = options.shuffle}),
       reader_(reader_of(train_)),
-      observer_([this](std::span<const uint64_t> ids) { ledger_.mark(ids); }),
       first_epoch_(impl.epochs_done),
       end_epoch_(impl.epochs_done + options.epochs) {
   if (options.epochs == 0) throw input_error("epochs = 0", "train for 1 epoch or more");
   if (options.validation) impl.check_data(options.validation, "validation");
   cursor_ = {
       .epoch = first_epoch_, .step_in_epoch = 0, .sums = no_sums(impl.options.metrics.size())};
-  if (!options.checkpoints.folder.empty()) {
+  if (!options.checkpoints.folder.empty() &&
+      (impl.world().is_chief() || options.checkpoints.resume)) {
     store_ = std::make_unique<CheckpointStore>(options.checkpoints.folder,
                                                CheckpointOptions{.keep = options.checkpoints.keep});
   }
@@ -67,19 +77,21 @@ History FitLoop::run() {
   if (options_.checkpoints.resume) resume();
   begin_ledger();
   last_save_ = Clock::now();
-  executor_.prepare(static_cast<int64_t>(std::min<uint64_t>(options_.batch, train_.size())));
-  if (executor_.lanes().count() > executor_.options().shards) {
+  executor_.prepare(static_cast<int64_t>(std::min<uint64_t>(options_.batch, train_.size())),
+                    strategy_->shards());
+  impl_.world().require_same("job", fingerprint_text());
+  if (executor_.lanes().count() * strategy_->workers() > executor_.options().shards) {
     note(fmt::format(
         "{} of {} lanes have no work: a batch has {} shards (raise `shards` to use them)",
-        executor_.lanes().count() - executor_.options().shards, executor_.lanes().count(),
-        executor_.options().shards));
+        executor_.lanes().count() * strategy_->workers() - executor_.options().shards,
+        executor_.lanes().count() * strategy_->workers(), executor_.options().shards));
   }
   for (const CallbackPtr& callback : options_.callbacks) callback->train_begin(trainer_);
   while (!cursor_.ended && cursor_.epoch < end_epoch_) {
     if (!run_epoch()) break;
     finish_epoch();
   }
-  if (store_) {
+  if (store_ && impl_.world().is_chief()) {
     save_now();
     store_->wait();
     if (const auto failure = store_->failure())
@@ -88,8 +100,21 @@ History FitLoop::run() {
   if (!impl_.summary.stopped) {
     for (const CallbackPtr& callback : options_.callbacks) callback->train_end(trainer_);
   }
+  finish_summary();
   impl_.epochs_done = cursor_.epoch;
   return history_;
+}
+
+void FitLoop::finish_summary() {
+  World& world = impl_.world();
+  const auto workers = static_cast<size_t>(world.workers());
+  std::vector<uint64_t> moved(workers, 0);
+  moved[static_cast<size_t>(world.rank())] = strategy_->bytes_moved();
+  std::vector<size_t> cuts;
+  for (size_t r = 0; r <= workers; ++r) cuts.push_back(r * sizeof(uint64_t));
+  world.all_gather("summary", std::as_writable_bytes(std::span(moved)), std::move(cuts));
+  impl_.summary.bytes_moved = std::accumulate(moved.begin(), moved.end(), uint64_t{0});
+  impl_.summary.strategy = strategy_->name();
 }
 
 void FitLoop::begin_ledger() {
@@ -122,11 +147,11 @@ void FitLoop::run_step() {
                                               .features = batch.features,
                                               .labels = batch.labels,
                                               .reader = &reader_,
-                                              .observer = &observer_,
                                               .epoch = cursor_.epoch},
                                              rate(impl_.options.optimizer, step, total_steps),
                                              options_.should_stop && options_.should_stop());
   impl_.summary.stopped = result.stop;
+  ledger_.mark(batch.ids);  // the step has checked that its shards had just these
   if (result.applied) {
     cursor_.sums.samples += result.sums->samples;
     cursor_.sums.loss += result.sums->loss;
@@ -152,7 +177,8 @@ void FitLoop::finish_epoch() {
   impl_.summary.samples_unique += entry.unique;
   impl_.summary.samples_duplicated += entry.duplicated;
   impl_.summary.samples_missing += entry.missing;
-  if (!options_.ledger.empty()) append_line(options_.ledger, entry.to_json());
+  if (!options_.ledger.empty() && impl_.world().is_chief())
+    append_line(options_.ledger, entry.to_json());
 
   const double n = static_cast<double>(std::max<int64_t>(1, cursor_.sums.samples));
   EpochRecord record{.epoch = cursor_.epoch + 1, .step = impl_.state.step};

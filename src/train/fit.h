@@ -10,8 +10,8 @@
 #include "data/ledger.h"
 #include "data/loader.h"
 #include "starling/trainer.h"
+#include "strategy/make_strategy.h"
 #include "train/checkpoint.h"
-#include "strategy/single.h"
 #include "train/step.h"
 #include "train/trainer_impl.h"
 
@@ -37,12 +37,14 @@ class FitLoop {
   void restore(const CheckpointStore::Loaded& loaded);
   Snapshot snapshot() const;
   nlohmann::json job_fingerprint() const;
+  std::string fingerprint_text() const;
   void save_if_due();
   void save_now();
   bool run_epoch();  // false: stopped in the middle
   void run_step();
   void begin_ledger();
   void finish_epoch();
+  void finish_summary();
   void tell_progress() const;
   void note(const std::string& text) const;
 
@@ -56,7 +58,6 @@ class FitLoop {
   data::Loader loader_;
   data::Ledger ledger_;
   RowReader reader_;
-  RowsObserver observer_;
   const uint32_t first_epoch_;
   uint32_t end_epoch_;
   Cursor cursor_;

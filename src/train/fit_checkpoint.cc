@@ -4,6 +4,8 @@
 #include <fstream>
 
 #include "base/atomic_file.h"
+#include "base/isa.h"
+#include "base/sha256.h"
 #include "observe/history_json.h"
 #include "starling/error.h"
 #include "train/fit.h"
@@ -60,6 +62,17 @@ nlohmann::json FitLoop::job_fingerprint() const {
           {"optimizer", optimizer_name(impl_.options.optimizer.kind)}};
 }
 
+// What must be the same on all workers, a line each.
+std::string FitLoop::fingerprint_text() const {
+  std::string text = fmt::format("version {}\nisa {}\nworkers {}\nlanes {}\n", version(),
+                                 isa_name(), strategy_->workers(), executor_.lanes().count());
+  const nlohmann::json job = job_fingerprint();
+  for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, value.dump());
+  text += fmt::format("epochs {}\nstep {}\nmodel {}\n", options_.epochs, impl_.summary.steps,
+                      sha256_hex(impl_.model.summary()));
+  return text;
+}
+
 Snapshot FitLoop::snapshot() const {
   Snapshot snapshot;
   snapshot.weights = impl_.state.weight_tensors();
@@ -114,7 +127,8 @@ void FitLoop::resume() {
         fmt::format("the manifest of {} lacks something: {}", loaded->path.string(), error.what()),
         "it was not written by this version of Starling; start anew without --resume");
   }
-  if (!options_.ledger.empty()) keep_ledger_before(options_.ledger, cursor_.epoch);
+  if (!options_.ledger.empty() && impl_.world().is_chief())
+    keep_ledger_before(options_.ledger, cursor_.epoch);
   impl_.summary.resumed_from = loaded->path.string();
   if (options_.on_resume) options_.on_resume(history_);
   note(fmt::format("resumed from {} (epoch {}, step {})", loaded->path.string(), cursor_.epoch + 1,
@@ -175,7 +189,7 @@ void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
 }
 
 void FitLoop::save_if_due() {
-  if (!store_) return;
+  if (!store_ || !impl_.world().is_chief()) return;
   const CheckpointPolicy& policy = options_.checkpoints;
   const double waited =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - last_save_).count();

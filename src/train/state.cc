@@ -12,6 +12,8 @@
 namespace starling {
 namespace {
 
+constexpr size_t kPageFloats = 4096 / sizeof(float);
+
 // One stretch of flat memory under a name.
 struct Place {
   std::string name;
@@ -118,9 +120,39 @@ TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_
       moments(graph),
       weights(space.total_floats()),
       statistics(moments.size()) {
-  for (const Slice& slice : space.slices()) initialize(slice, seed, weights.data() + slice.offset);
   for (int i = 0; i < state_count(description.kind); ++i)
     optimizer.emplace_back(space.total_floats());
+  draw_weights(seed);
+}
+
+TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_t seed,
+                       World& world)
+    : optimizer_kind(description.kind), space(parameter_space(graph)), moments(graph) {
+  const int states = state_count(description.kind);
+  const size_t stride = round_up(space.total_floats(), kPageFloats);
+  float* at = nullptr;
+  if (world.shares_memory()) {
+    const size_t arrays = 1 + static_cast<size_t>(states);
+    shared_.emplace(
+        world.share("starling state",
+                    (arrays * stride + round_up(moments.size(), kPageFloats)) * sizeof(float)));
+    at = reinterpret_cast<float*>(shared_->bytes().data());
+  }
+  const auto array = [&](size_t floats) {
+    if (at == nullptr) return Buffer<float>(floats);
+    float* const begin = at;
+    at += round_up(floats, kPageFloats);
+    return Buffer<float>::view(begin, floats);
+  };
+  weights = array(space.total_floats());
+  for (int i = 0; i < states; ++i) optimizer.push_back(array(space.total_floats()));
+  statistics = array(moments.size());
+  if (!world.shares_memory() || world.is_chief()) draw_weights(seed);
+  world.barrier("drawing the initial weights");
+}
+
+void TrainState::draw_weights(uint64_t seed) {
+  for (const Slice& slice : space.slices()) initialize(slice, seed, weights.data() + slice.offset);
   moments.initialize(statistics.span());
 }
 

@@ -2,8 +2,10 @@
 // running statistics and the number of updates. All in flat arrays with one layout. No threads.
 #pragma once
 
+#include <optional>
 #include <vector>
 
+#include "cluster/world.h"
 #include "engine/moments_layout.h"
 #include "graph/graph.h"
 #include "starling/optimizer.h"
@@ -14,8 +16,10 @@
 namespace starling {
 
 struct TrainState {
-  // Weights are drawn by `seed`; the rest is zero.
+  // Weights are drawn by `seed`; the rest is zero. On workers that share memory there is one state:
+  // the chief draws the weights, and nobody goes on before that.
   TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed);
+  TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed, World& world);
 
   // Weights or optimizer state by parameter name, and running statistics by layer name.
   std::vector<NamedTensor> weight_tensors() const;
@@ -33,6 +37,11 @@ struct TrainState {
   std::vector<Buffer<float>> optimizer;  // by state: first moment, second moment
   Buffer<float> statistics;
   uint64_t step = 0;  // updates done
+
+ private:
+  void draw_weights(uint64_t seed);
+
+  std::optional<SharedSegment> shared_;
 };
 
 // The flat layout of a graph's parameters: in the order in which the backward pass finishes them.

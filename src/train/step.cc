@@ -62,7 +62,8 @@ void TrainStep::for_blocks(bool summed, Work work) {
 
 TrainStep::Result TrainStep::run(const BatchRows& batch, double rate, bool stop) {
   executor_.gradient(batch, strategy_.shards());
-  require(strategy_.exchange(static_cast<int64_t>(batch.samples.size())));
+  require(strategy_.exchange(static_cast<int64_t>(batch.samples.size()), stop));
+  check_samples(batch.samples);
   const Sums& sums = executor_.board().total();
   if (!std::isfinite(sums.loss)) {
     if (policy_ == NonFinite::kStop) stop_at_loss(batch);
@@ -79,24 +80,37 @@ TrainStep::Result TrainStep::run(const BatchRows& batch, double rate, bool stop)
     }
     if (optimizer_.clip_norm) settings.gradient_scale = clip_scale(norm, *optimizer_.clip_norm);
   }
-  Votes votes{.not_finite = !update(settings, look_first), .stop = stop};
+  bool finite = update(settings, look_first);
   if (state_.moments.size() > 0 && strategy_.moves_statistics())
     executor_.board().commit_moments(state_.moments, state_.statistics.span());
-  require(strategy_.commit(votes));
-  if (votes.not_finite) {
+  require(strategy_.commit(finite));
+  if (!finite) {
     sum_gradients();
     stop_at_gradient();
   }
   if (executor_.has_packed())
     executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
   ++state_.step;
-  return {&sums, true, votes.stop};
+  return {&sums, true, stop};
 }
 
 TrainStep::Result TrainStep::skipped(const Sums& sums, bool stop) {
-  Votes votes{.stop = stop};
-  require(strategy_.commit(votes));
-  return {&sums, false, votes.stop};
+  bool finite = true;
+  require(strategy_.commit(finite));
+  return {&sums, false, stop};
+}
+
+void TrainStep::check_samples(std::span<const uint64_t> ids) {
+  const int shards = executor_.options().shards;
+  const int64_t n = static_cast<int64_t>(ids.size());
+  for (int shard = 0; shard < shards; ++shard) {
+    const int64_t begin = shard_begin(n, shard, shards), end = shard_begin(n, shard + 1, shards);
+    const auto own = ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+    if (executor_.board().has_samples(shard, own)) continue;
+    throw run_error(
+        fmt::format("step {}: shard {} was not computed from its samples", state_.step + 1, shard),
+        "this is a fault in Starling: please report it");
+  }
 }
 
 void TrainStep::require(const Status& status) const {

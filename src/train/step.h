@@ -40,6 +40,8 @@ class TrainStep {
   template <typename Work>
   void for_blocks(bool summed, Work work);
   Result skipped(const Sums& sums, bool stop);
+  // Throws Error unless the executors of all workers have computed just these samples.
+  void check_samples(std::span<const uint64_t> ids);
   void require(const Status& status) const;
   [[noreturn]] void stop_at_loss(const BatchRows& batch);
   // Requires the summed gradient in the first part.

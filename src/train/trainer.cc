@@ -49,7 +49,7 @@ RowReader reader_of(const data::Dataset& dataset) {
 Trainer::Impl::Impl(Model m, TrainerOptions o)
     : model(std::move(m)),
       options(checked(model, std::move(o))),
-      state(model.graph(), options.optimizer, options.seed) {}
+      state(model.graph(), options.optimizer, options.seed, options.cluster.world()) {}
 
 Executor& Trainer::Impl::executor_for(uint64_t batch) {
   const int shards =
@@ -105,10 +105,33 @@ std::vector<std::string> Trainer::Impl::metric_names() const {
   return names;
 }
 
+// Workers share the chunks; all get the sums of all, and add them up in one order.
+Sums Trainer::Impl::evaluate_chunks(const data::Dataset& dataset) {
+  Executor& executor = any_executor();
+  World& world = options.cluster.world();
+  const size_t chunks = executor.chunk_count(dataset.size());
+  const size_t columns = 2 + options.metrics.size();
+  const auto workers = static_cast<size_t>(world.workers());
+  const auto rank = static_cast<size_t>(world.rank());
+  std::vector<double> rows(chunks * columns);
+  executor.evaluate(reader_of(dataset), dataset.size(), state.statistics.data(),
+                    {rank * chunks / workers, (rank + 1) * chunks / workers}, rows);
+  std::vector<size_t> cuts;
+  for (size_t r = 0; r <= workers; ++r)
+    cuts.push_back(r * chunks / workers * columns * sizeof(double));
+  world.all_gather("evaluation", std::as_writable_bytes(std::span(rows)), std::move(cuts));
+  Sums total{.metrics = std::vector<double>(options.metrics.size(), 0.0)};
+  for (const double* row = rows.data(); row != rows.data() + rows.size(); row += columns) {
+    total.samples += static_cast<int64_t>(row[0]);
+    total.loss += row[1];
+    for (size_t m = 0; m < total.metrics.size(); ++m) total.metrics[m] += row[2 + m];
+  }
+  return total;
+}
+
 Evaluation Trainer::Impl::evaluate(const data::Dataset& dataset) {
   check_data(dataset, "evaluation");
-  const Sums sums =
-      any_executor().evaluate(reader_of(dataset), dataset.size(), state.statistics.data());
+  const Sums sums = evaluate_chunks(dataset);
   const double n = static_cast<double>(sums.samples);
   Evaluation evaluation{.samples = dataset.size(), .values = {{"loss", sums.loss / n}}};
   const std::vector<std::string> names = metric_names();
@@ -165,6 +188,7 @@ std::vector<float> Trainer::predict(const data::Dataset& dataset) {
 }
 
 void Trainer::save(const std::filesystem::path& path) const {
+  if (!impl_->world().is_chief()) return;
   std::vector<NamedTensor> tensors = impl_->state.weight_tensors();
   for (NamedTensor& tensor : impl_->state.statistics_tensors())
     tensors.push_back(std::move(tensor));

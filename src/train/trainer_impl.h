@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "cluster/world.h"
 #include "engine/executor.h"
 #include "starling/trainer.h"
 #include "train/state.h"
@@ -26,6 +27,7 @@ class Trainer::Impl {
   void check_data(const data::Dataset& dataset, const char* role) const;
   std::vector<std::string> metric_names() const;
   Evaluation evaluate(const data::Dataset& dataset);
+  World& world() const { return options.cluster.world(); }
 
   Model model;
   TrainerOptions options;
@@ -35,6 +37,7 @@ class Trainer::Impl {
 
  private:
   Executor& fresh();
+  Sums evaluate_chunks(const data::Dataset& dataset);
 
   std::unique_ptr<Executor> executor_;
   bool stale_ = false;

@@ -81,6 +81,24 @@ TcpListener::TcpListener(const TcpAddress& address) : address_(address) {
                             : reinterpret_cast<const sockaddr_in6*>(&given.storage)->sin6_port);
 }
 
+TcpListener TcpListener::adopt(int fd) {
+  Socket socket(fd);
+  TcpAddress address;
+  sockaddr_storage given{};
+  socklen_t length = sizeof(given);
+  int listening = 0;
+  socklen_t size = sizeof(listening);
+  if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &size) != 0 || listening == 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr*>(&given), &length) != 0) {
+    throw run_error(fmt::format("descriptor {} is no socket that listens", fd),
+                    "it comes from the launcher: start workers with `starling launch`");
+  }
+  address.port =
+      ntohs(given.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in*>(&given)->sin_port
+                                       : reinterpret_cast<const sockaddr_in6*>(&given)->sin6_port);
+  return {std::move(socket), address};
+}
+
 Socket TcpListener::accept() const {
   return Socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }

@@ -39,12 +39,18 @@ class TcpListener {
   // Throws Error: input_error for what is no address, run_error when the port can't be had.
   explicit TcpListener(const TcpAddress& address = {});
 
+  // One that listens already: inherited from a launcher. The descriptor is this object's from now.
+  static TcpListener adopt(int fd);
+
   const TcpAddress& address() const { return address_; }  // with the port that was given
   int fd() const { return socket_.fd(); }
   // The next that has connected, if there is one.
   Socket accept() const;
 
  private:
+  TcpListener(Socket socket, TcpAddress address)
+      : socket_(std::move(socket)), address_(std::move(address)) {}
+
   Socket socket_;
   TcpAddress address_;
 };

@@ -1,0 +1,43 @@
+// Cluster: the workers that train together, as a program sees them. Programs started by
+// `starling launch -n 4 -- ./my_program` are its workers and need one line:
+//
+//   Trainer trainer(model, {.loss = …, .cluster = Cluster::from_environment()});
+//
+// Every worker then makes the same calls with the same arguments; fit() and evaluate() share the
+// work and give all of them the same results, bit for bit those of one worker. Files are written by
+// worker 0, the chief; on one host all share one copy of the weights, so only the chief may change
+// them between steps. Started by hand, a program is a cluster of one.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace starling {
+
+class World;
+
+// How workers train together.
+struct StrategyOptions {
+  std::string name = {};  // "single" or "all_reduce"; empty: by the number of workers
+  bool exact = true;      // false: sums over workers may leave the shard tree where that is faster
+};
+
+class Cluster {
+ public:
+  // This process alone.
+  Cluster();
+  // As the launcher that started this process has placed it. Throws Error when it can't be reached.
+  static Cluster from_environment();
+
+  int rank() const;
+  int workers() const;
+  bool is_chief() const { return rank() == 0; }
+
+  // For the library.
+  World& world() const { return *world_; }
+
+ private:
+  std::shared_ptr<World> world_;
+};
+
+}  // namespace starling

@@ -1,0 +1,22 @@
+#include "starling/cluster.h"
+
+#include <cstdlib>
+
+#include "cluster/world.h"
+
+namespace starling {
+
+Cluster::Cluster() : world_(std::make_shared<World>()) {}
+
+Cluster Cluster::from_environment() {
+  Cluster cluster;
+  const auto place =
+      WorkerPlace::find([](const char* name) -> const char* { return std::getenv(name); });
+  if (place) cluster.world_ = std::make_shared<World>(*place);
+  return cluster;
+}
+
+int Cluster::rank() const { return world_->rank(); }
+int Cluster::workers() const { return world_->workers(); }
+
+}  // namespace starling

@@ -1,0 +1,101 @@
+#include "cluster/worker_place.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cstring>
+
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+constexpr const char* kRank = "STARLING_RANK";
+constexpr const char* kWorkers = "STARLING_WORKERS";
+constexpr const char* kFabric = "STARLING_FABRIC";
+constexpr const char* kDescriptor = "STARLING_FD";
+constexpr const char* kPorts = "STARLING_PORTS";
+constexpr const char* kToken = "STARLING_TOKEN";
+
+Error bad(const char* name, const std::string& value) {
+  return input_error(fmt::format("{} = \"{}\" in the environment makes no sense", name, value),
+                     "start workers with `starling launch` or `starling train --workers`, or "
+                     "remove the STARLING_ variables to run alone");
+}
+
+int number(const char* name, const char* text, int least, int most) {
+  int value = -1;
+  const char* const end = text == nullptr ? text : text + std::strlen(text);
+  if (text == nullptr || std::from_chars(text, end, value).ptr != end || value < least ||
+      value > most) {
+    throw bad(name, text == nullptr ? "" : text);
+  }
+  return value;
+}
+
+std::vector<uint16_t> ports_of(const std::string& text) {
+  std::vector<uint16_t> ports;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    ports.push_back(
+        static_cast<uint16_t>(number(kPorts, text.substr(at, end - at).c_str(), 1, 65535)));
+    at = end + 1;
+  }
+  return ports;
+}
+
+std::string to_hex(const JobToken& token) {
+  std::string text;
+  for (const auto byte : token) text += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  return text;
+}
+
+JobToken token_of(const std::string& text) {
+  JobToken token{};
+  if (text.size() != 2 * token.size()) throw bad(kToken, text);
+  for (size_t i = 0; i < token.size(); ++i) {
+    unsigned value = 0;
+    const char* const at = text.data() + 2 * i;
+    if (std::from_chars(at, at + 2, value, 16).ptr != at + 2) throw bad(kToken, text);
+    token[i] = static_cast<JobToken::value_type>(value);
+  }
+  return token;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> WorkerPlace::variables() const {
+  std::vector<std::pair<std::string, std::string>> result = {
+      {kRank, fmt::format("{}", rank)},
+      {kWorkers, fmt::format("{}", workers)},
+      {kFabric, fabric == FabricKind::kShm ? "shm" : "tcp"},
+      {kDescriptor, fmt::format("{}", descriptor)}};
+  if (fabric == FabricKind::kTcp) {
+    result.emplace_back(kPorts, fmt::format("{}", fmt::join(ports, ",")));
+    result.emplace_back(kToken, to_hex(token));
+  }
+  return result;
+}
+
+std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
+  if (lookup(kRank) == nullptr) return std::nullopt;
+  WorkerPlace place;
+  place.workers = number(kWorkers, lookup(kWorkers), 1, 1024);
+  place.rank = number(kRank, lookup(kRank), 0, place.workers - 1);
+  place.descriptor = number(kDescriptor, lookup(kDescriptor), 0, 1 << 20);
+  const char* const fabric = lookup(kFabric);
+  if (fabric == nullptr) throw bad(kFabric, "");
+  if (std::strcmp(fabric, "tcp") == 0) {
+    place.fabric = FabricKind::kTcp;
+    const char *const ports = lookup(kPorts), *const token = lookup(kToken);
+    place.ports = ports_of(ports == nullptr ? "" : ports);
+    if (place.ports.size() != static_cast<size_t>(place.workers)) throw bad(kPorts, ports);
+    place.token = token_of(token == nullptr ? "" : token);
+  } else if (std::strcmp(fabric, "shm") != 0) {
+    throw bad(kFabric, fabric);
+  }
+  return place;
+}
+
+}  // namespace starling

@@ -1,0 +1,34 @@
+// WorkerPlace: what a launcher tells a worker that it starts, through its environment and inherited
+// descriptors. Nothing else is shared before the workers meet.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fabric/tcp/hello.h"
+
+namespace starling {
+
+enum class FabricKind { kShm, kTcp };
+
+struct WorkerPlace {
+  int rank = 0;
+  int workers = 1;
+  FabricKind fabric = FabricKind::kShm;
+  int descriptor = -1;          // shm: the world's segment; tcp: this worker's listening socket
+  std::vector<uint16_t> ports;  // tcp: by rank, on loopback
+  JobToken token{};             // tcp: proves that a connection is of this job
+
+  // As variables of the environment: STARLING_RANK and others.
+  std::vector<std::pair<std::string, std::string>> variables() const;
+
+  // Reads them; nothing when the process was not started by a launcher. Throws Error when they make
+  // no sense.
+  using Lookup = std::function<const char*(const char* name)>;
+  static std::optional<WorkerPlace> find(const Lookup& lookup);
+};
+
+}  // namespace starling

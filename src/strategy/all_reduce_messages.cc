@@ -1,0 +1,129 @@
+#include "strategy/all_reduce_messages.h"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+
+namespace starling {
+namespace {
+
+constexpr uint8_t kChannel = 2;                    // the world's own is 1
+constexpr size_t kBucketFloats = size_t{1} << 20;  // 4 MiB
+constexpr size_t kUnderWay = 4;                    // buckets
+
+}  // namespace
+
+AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const ParameterSpace& space,
+                                     bool exact)
+    : world_(world),
+      executor_(executor),
+      space_(space),
+      merges_(executor, place_workers(executor.options().shards, world.workers())),
+      collectives_(*world.fabric(),
+                   std::make_shared<Placement>(Placement::even(
+                       static_cast<size_t>(world.workers()), static_cast<size_t>(world.workers()))),
+                   {.exact = exact, .timeout = world.timeout(), .channel = kChannel}),
+      stops_(static_cast<size_t>(world.workers())) {}
+
+uint64_t AllReduceMessages::bytes_moved() const { return world_.fabric()->counters().bytes_sent; }
+
+const AllReduceMessages::Batch& AllReduceMessages::batch_of(int64_t samples) {
+  for (const Batch& batch : batches_) {
+    if (batch.samples == samples) return batch;
+  }
+  const MergeCache::Merge& merge = merges_.of(samples);
+  std::vector<LeafRange> ranges;
+  size_t leaf = 0;
+  for (const std::vector<LeafRange>& groups : merge.groups) {
+    const size_t end = groups.empty() ? leaf : groups.back().end;
+    ranges.push_back({leaf, end});
+    leaf = end;
+  }
+  Batch batch{samples, std::make_shared<Placement>(ranges), {}, {0}};
+  const auto own = static_cast<size_t>(rank());
+  size_t group = 0;
+  for (const LeafRange& partial : batch.placement->partials(own)) {
+    std::vector<LeafRange> parts;  // a subtree is the tree over its own leaves
+    for (; group < merge.groups[own].size() && merge.groups[own][group].end <= partial.end; ++group)
+      parts.push_back({merge.groups[own][group].begin - partial.begin,
+                       merge.groups[own][group].end - partial.begin});
+    batch.plans.emplace_back(std::move(parts));
+    batch.first_group.push_back(group);
+  }
+  batches_.push_back(std::move(batch));
+  return batches_.back();
+}
+
+void AllReduceMessages::sum_groups(const Batch& batch) {
+  const std::span<float* const> gradients = executor_.gradients();
+  partials_.clear();
+  for (size_t i = 0; i < batch.plans.size(); ++i) {
+    const size_t first = batch.first_group[i], count = batch.first_group[i + 1] - first;
+    partials_.push_back(gradients[first]);
+    if (count == 1) continue;
+    const size_t blocks = space_.blocks().size();
+    executor_.lanes().run([&](int lane) {
+      const auto l = static_cast<size_t>(lane),
+                 lanes = static_cast<size_t>(executor_.lanes().count());
+      std::array<const float*, kMaxShards> at;
+      for (size_t b = l * blocks / lanes; b < (l + 1) * blocks / lanes; ++b) {
+        const Block& block = space_.blocks()[b];
+        for (size_t g = 0; g < count; ++g) at[g] = gradients[first + g] + block.offset;
+        batch.plans[i].sum({at.data(), count}, block.size, gradients[first] + block.offset);
+      }
+    });
+  }
+  if (partials_.empty() && nothing_.empty()) nothing_ = Buffer<float>(space_.total_floats());
+  sum_ = partials_.empty() ? nothing_.data() : const_cast<float*>(partials_[0]);
+}
+
+Status AllReduceMessages::reduce(const Batch& batch) {
+  collectives_.set_placement(batch.placement);
+  const size_t floats = space_.total_floats();
+  std::deque<Collectives::Handle> under_way;
+  std::vector<const float*> at(partials_.size());
+  const auto finish = [&]() -> Status {
+    const Collectives::Handle first = under_way.front();
+    under_way.pop_front();
+    return collectives_.wait(first);
+  };
+  for (size_t begin = 0; begin < floats; begin += kBucketFloats) {
+    if (under_way.size() == kUnderWay) {
+      if (Status done = finish(); !done) return done;
+    }
+    for (size_t i = 0; i < at.size(); ++i) at[i] = partials_[i] + begin;
+    under_way.push_back(
+        collectives_.all_reduce(at, {sum_ + begin, std::min(kBucketFloats, floats - begin)}));
+  }
+  while (!under_way.empty()) {
+    if (Status done = finish(); !done) return done;
+  }
+  return {};
+}
+
+Status AllReduceMessages::gather_board(bool& stop) {
+  ShardBoard& board = executor_.board();
+  const std::span<double> rows = board.rows({0, executor_.options().shards});
+  std::vector<size_t> cuts{0}, flags{0};
+  for (const ShardRange& range : merges_.placement()) {
+    cuts.push_back(static_cast<size_t>(range.end) * board.layout().row_doubles() * sizeof(double));
+    flags.push_back(flags.back() + 1);
+  }
+  stops_[static_cast<size_t>(rank())] = static_cast<std::byte>(stop);
+  const auto handles = {collectives_.all_gather(std::as_writable_bytes(rows), std::move(cuts)),
+                        collectives_.all_gather(std::span(stops_), std::move(flags))};
+  for (const Collectives::Handle& handle : handles) {
+    if (Status done = collectives_.wait(handle); !done) return done;
+  }
+  stop = std::any_of(stops_.begin(), stops_.end(), [](std::byte b) { return b != std::byte{0}; });
+  return {};
+}
+
+Status AllReduceMessages::exchange(int64_t samples, bool& stop) {
+  const Batch& batch = batch_of(samples);
+  sum_groups(batch);
+  if (Status reduced = reduce(batch); !reduced) return reduced;
+  return gather_board(stop);
+}
+
+}  // namespace starling

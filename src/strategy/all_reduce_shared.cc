@@ -1,0 +1,98 @@
+#include "strategy/all_reduce_shared.h"
+
+#include <algorithm>
+
+namespace starling {
+
+// What a worker says at a barrier; on a cache line of its own. The barrier orders it.
+struct alignas(64) AllReduceShared::Flags {
+  bool stop;
+  bool finite;
+};
+
+AllReduceShared::AllReduceShared(World& world, Executor& executor, const ParameterSpace& space,
+                                 const std::vector<int64_t>& batches)
+    : world_(world),
+      executor_(executor),
+      space_(space),
+      stride_(round_up(space.total_floats(), size_t{4096} / sizeof(float))),
+      merges_(executor, place_workers(executor.options().shards, world.workers())) {
+  first_buffer_.assign(static_cast<size_t>(world.workers()) + 1, 0);
+  for (size_t worker = 0; worker < merges_.placement().size(); ++worker) {
+    size_t most = 0;
+    for (const int64_t samples : batches)
+      most = std::max(most, merges_.of(samples).groups[worker].size());
+    first_buffer_[worker + 1] = first_buffer_[worker] + most;
+  }
+  const BlockRange own = blocks();
+  for (size_t b = own.first; b < own.last; ++b)
+    own_bytes_ += space.blocks()[b].size * sizeof(float);
+  constexpr size_t kPage = 4096;
+  const auto workers = static_cast<size_t>(world.workers());
+  const size_t board_bytes = round_up(executor.board_layout().doubles() * sizeof(double), kPage);
+  const size_t sums_bytes = round_up(space.blocks().size() * sizeof(double), kPage);
+  const size_t flags_bytes = round_up(workers * sizeof(Flags), kPage);
+  segment_.emplace(world.share(
+      "starling step",
+      board_bytes + sums_bytes + flags_bytes + first_buffer_.back() * stride_ * sizeof(float)));
+  board_ = segment_->bytes().data();
+  sums_ = reinterpret_cast<double*>(board_ + board_bytes);
+  flags_ = board_ + board_bytes + sums_bytes;
+  gradients_ = reinterpret_cast<float*>(flags_ + flags_bytes);
+  executor.use_memory(
+      {.board = reinterpret_cast<double*>(board_),
+       .gradient = [this](size_t index) { return gradient(static_cast<size_t>(rank()), index); }});
+}
+
+AllReduceShared::~AllReduceShared() { executor_.use_memory({}); }
+
+float* AllReduceShared::gradient(size_t worker, size_t index) const {
+  return gradients_ + (first_buffer_[worker] + index) * stride_;
+}
+
+AllReduceShared::Flags& AllReduceShared::flags(int rank) const {
+  return reinterpret_cast<Flags*>(flags_)[rank];
+}
+
+BlockRange AllReduceShared::blocks() const {
+  const auto r = static_cast<size_t>(rank()), n = static_cast<size_t>(workers());
+  const size_t count = space_.blocks().size();
+  return {r * count / n, (r + 1) * count / n};
+}
+
+Status AllReduceShared::meet() {
+  ShmFabric& fabric = *world_.shm();
+  return fabric.barrier().pass(fabric.now() + world_.timeout());
+}
+
+Status AllReduceShared::exchange(int64_t samples, bool& stop) {
+  flags(rank()).stop = stop;
+  if (Status met = meet(); !met) return met;
+  for (int r = 0; r < workers(); ++r) stop = stop || flags(r).stop;
+  merge_ = &merges_.of(samples);
+  parts_.clear();
+  for (size_t worker = 0; worker < merge_->groups.size(); ++worker) {
+    const size_t count = merge_->groups[worker].size();
+    for (size_t i = 0; i < count; ++i) parts_.push_back(gradient(worker, i));
+    if (static_cast<int>(worker) != rank()) bytes_moved_ += count * own_bytes_;
+  }
+  return {};
+}
+
+Status AllReduceShared::share(std::span<double> block_sums) {
+  const BlockRange own = blocks();
+  std::copy(block_sums.begin() + static_cast<std::ptrdiff_t>(own.first),
+            block_sums.begin() + static_cast<std::ptrdiff_t>(own.last), sums_ + own.first);
+  if (Status met = meet(); !met) return met;
+  std::copy_n(sums_, block_sums.size(), block_sums.begin());
+  return {};
+}
+
+Status AllReduceShared::commit(bool& finite) {
+  flags(rank()).finite = finite;
+  if (Status met = meet(); !met) return met;
+  for (int r = 0; r < workers(); ++r) finite = finite && flags(r).finite;
+  return {};
+}
+
+}  // namespace starling

@@ -1,0 +1,62 @@
+// `all_reduce` of workers that share memory: there is one copy of the weights and of the optimizer
+// state. Each worker's kernels write their gradients into shared memory; each worker sums a slice
+// of the blocks, reading the others' gradients where they lie, and updates it for all. Nothing is
+// copied or sent: a step is two barriers (three with clipping by norm).
+//
+// A worker that dies before a barrier is a failure there for all others, at once.
+#pragma once
+
+#include <vector>
+
+#include "cluster/world.h"
+#include "engine/executor.h"
+#include "strategy/merge_cache.h"
+#include "strategy/strategy.h"
+
+namespace starling {
+
+class AllReduceShared final : public Strategy {
+ public:
+  // `batches` are the numbers of samples that batches will have. The executor gets its memory here,
+  // and it, the world and this live and die together. All workers make it at the same time.
+  AllReduceShared(World& world, Executor& executor, const ParameterSpace& space,
+                  const std::vector<int64_t>& batches);
+  ~AllReduceShared() override;
+
+  const char* name() const override { return "all_reduce"; }
+  int rank() const override { return world_.rank(); }
+  int workers() const override { return world_.workers(); }
+  ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
+  Status exchange(int64_t samples, bool& stop) override;
+  GradientParts parts() const override { return {&merge_->plan, parts_}; }
+  BlockRange blocks() const override;
+  bool moves_statistics() const override { return rank() == 0; }
+  Status share(std::span<double> block_sums) override;
+  Status commit(bool& finite) override;
+  uint64_t bytes_moved() const override { return bytes_moved_; }
+
+ private:
+  struct Flags;
+
+  Status meet();
+  float* gradient(size_t worker, size_t index) const;
+  Flags& flags(int rank) const;
+
+  World& world_;
+  Executor& executor_;
+  const ParameterSpace& space_;
+  const size_t stride_;  // floats from one gradient to the next
+  MergeCache merges_;
+  std::vector<size_t> first_buffer_;  // of each worker, and the end
+  std::optional<SharedSegment> segment_;
+  std::byte* board_ = nullptr;
+  double* sums_ = nullptr;
+  std::byte* flags_ = nullptr;
+  float* gradients_ = nullptr;
+  size_t own_bytes_ = 0;  // of one gradient, in this worker's blocks
+  const MergeCache::Merge* merge_ = nullptr;
+  std::vector<float*> parts_;
+  uint64_t bytes_moved_ = 0;
+};
+
+}  // namespace starling

@@ -1,0 +1,74 @@
+#include "strategy/make_strategy.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "starling/error.h"
+#include "strategy/all_reduce_messages.h"
+#include "strategy/all_reduce_shared.h"
+#include "strategy/single.h"
+
+namespace starling {
+namespace {
+
+struct Parts {
+  const StrategyOptions& options;
+  World& world;
+  Executor& executor;
+  const ParameterSpace& space;
+  const std::vector<int64_t>& batches;
+};
+
+std::unique_ptr<Strategy> single(const Parts& parts) {
+  if (parts.world.workers() > 1) {
+    throw input_error(
+        fmt::format("strategy \"single\" is for one worker, there are {}", parts.world.workers()),
+        "use strategy.name = \"all_reduce\", or --workers 1");
+  }
+  return std::make_unique<SingleStrategy>(parts.executor, parts.space.blocks().size());
+}
+
+std::unique_ptr<Strategy> all_reduce(const Parts& parts) {
+  if (parts.world.workers() == 1) return single(parts);
+  if (parts.world.shares_memory()) {
+    return std::make_unique<AllReduceShared>(parts.world, parts.executor, parts.space,
+                                             parts.batches);
+  }
+  return std::make_unique<AllReduceMessages>(parts.world, parts.executor, parts.space,
+                                             parts.options.exact);
+}
+
+struct Entry {
+  const char* name;
+  std::unique_ptr<Strategy> (*make)(const Parts& parts);
+};
+constexpr Entry kStrategies[] = {{"single", single}, {"all_reduce", all_reduce}};
+
+}  // namespace
+
+std::vector<std::string> strategy_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kStrategies) names.emplace_back(entry.name);
+  return names;
+}
+
+std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,
+                                        Executor& executor, const ParameterSpace& space,
+                                        const std::vector<int64_t>& batches) {
+  const std::string name =
+      options.name.empty() ? (world.workers() == 1 ? "single" : "all_reduce") : options.name;
+  if (world.workers() > executor.options().shards) {
+    throw input_error(fmt::format("{} workers for {} shards: some would have none", world.workers(),
+                                  executor.options().shards),
+                      fmt::format("use --workers {} or less, or set shards to {} or more (which "
+                                  "changes the numbers)",
+                                  executor.options().shards, world.workers()));
+  }
+  for (const Entry& entry : kStrategies) {
+    if (name == entry.name) return entry.make({options, world, executor, space, batches});
+  }
+  throw input_error(fmt::format("strategy.name = \"{}\" is not known", name),
+                    fmt::format("use one of: {}", fmt::join(strategy_names(), ", ")));
+}
+
+}  // namespace starling

@@ -1,0 +1,24 @@
+// The strategies by name: one table.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/world.h"
+#include "engine/executor.h"
+#include "starling/cluster.h"
+#include "strategy/strategy.h"
+
+namespace starling {
+
+// The names that make_strategy knows.
+std::vector<std::string> strategy_names();
+
+// `batches` are the numbers of samples that batches will have; all but the options outlive the
+// strategy. Throws Error for a name that is not known, or that does not fit the world.
+std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,
+                                        Executor& executor, const ParameterSpace& space,
+                                        const std::vector<int64_t>& batches);
+
+}  // namespace starling
