@@ -20,7 +20,8 @@ namespace {
 
 // A tag is: channel (8 bits), operation (32), message (24).
 constexpr uint64_t kOperations = uint64_t{1} << 32;
-constexpr uint64_t kFarewell = kOperations - 1;  // no operation has this number
+constexpr uint64_t kFarewell = kOperations - 1;  // no operation has these numbers
+constexpr uint64_t kMeasure = kOperations - 2;
 
 Tag tag_of(uint8_t channel, uint64_t operation) {
   return static_cast<Tag>(channel) << 56 | operation * kTagsPerOperation;
@@ -69,6 +70,7 @@ Collectives::Collectives(Fabric& fabric, std::shared_ptr<const Placement> placem
       placement_(std::move(placement)),
       options_(options),
       farewell_tag_(tag_of(options.channel, kFarewell)),
+      measure_tag_(tag_of(options.channel, kMeasure)),
       heard_(kHeadBytes + kReasonBytesMax) {
   require_placement(fabric_, *placement_);
   if (options_.chunk_bytes < 4 || options_.chunk_bytes % 4 != 0 || options_.window == 0 ||
@@ -92,7 +94,7 @@ void Collectives::set_placement(std::shared_ptr<const Placement> placement) {
 
 Channel Collectives::next_channel() {
   return {.fabric = &fabric_,
-          .tag = tag_of(options_.channel, next_ % kFarewell),
+          .tag = tag_of(options_.channel, next_ % kMeasure),
           .chunk_bytes = options_.chunk_bytes,
           .window = options_.window};
 }
@@ -117,7 +119,8 @@ Collectives::Handle Collectives::start(Entry entry) {
   entry.deadline = fabric_.now() + options_.timeout;
   const uint64_t number = next_++;
   Entry& stored = entries_.emplace(number, std::move(entry)).first->second;
-  if (broken_) {
+  hear_others();
+  if (broken_ && stored.operation->state() == Operation::State::kPending) {
     stored.operation->fail(broken_->kind, broken_->peer, "not begun: " + broken_->message);
   } else {
     settle(stored);
@@ -222,8 +225,9 @@ void Collectives::settle(Entry& entry) {
 }
 
 void Collectives::advance() {
-  for (auto& [number, entry] : entries_) settle(entry);
+  // First: who gives up says why, and is gone after that. The cause is what it said.
   hear_others();
+  for (auto& [number, entry] : entries_) settle(entry);
 }
 
 void Collectives::break_with(const Failure& failure) {
@@ -253,8 +257,10 @@ void Collectives::hear_others() {
   const Transfer transfer = fabric_.poll(farewell_);
   if (transfer.pending()) return;
   farewell_ = {};
-  if (transfer.failed()) return;  // all peers are gone, which operations find out for themselves
-  const auto failure = decode(std::span(heard_).first(transfer.bytes), world());
+  // Otherwise all peers are gone, or the view is: operations find out for themselves.
+  if (transfer.failed() && transfer.failure != FailureKind::kLength) return;
+  const auto failure =
+      transfer.done() ? decode(std::span(heard_).first(transfer.bytes), world()) : std::nullopt;
   break_with({failure ? failure->kind : FailureKind::kLength,
               failure ? failure->peer : transfer.peer,
               fmt::format("rank {} gave up: {}", transfer.peer,

@@ -244,6 +244,24 @@ TEST_P(CollectivesTest, ExchangedShardsHaveOtherBits) {
   }
 }
 
+// A farewell comes from the network: one that makes no sense breaks the communicator, nothing else.
+TEST(Collectives, AFarewellThatCannotBeReadNamesItsSender) {
+  const Tag farewell = Tag{1} << 56 | Tag{0xFFFFFFFF} << 24;
+  for (const auto& bytes : {std::vector<std::byte>{}, std::vector<std::byte>(5, std::byte{0xFF}),
+                            std::vector<std::byte>(5000, std::byte{1})}) {
+    run_ranks(FabricKind::kSim, 2, [&](Fabric& fabric) {
+      if (fabric.rank() == 1) {
+        EXPECT_TRUE(send(fabric, 0, farewell, bytes, soon(fabric)));
+        return;
+      }
+      Collectives all(fabric, std::make_shared<Placement>(Placement::even(4, 2)));
+      const Status status = all.wait(all.barrier());
+      ASSERT_FALSE(status);
+      EXPECT_EQ(status.failure().peer, 1) << status.failure().message;
+    });
+  }
+}
+
 TEST(Collectives, RefusesWhatDoesNotFit) {
   run_ranks(FabricKind::kSim, 1, [&](Fabric& fabric) {
     const auto placement = std::make_shared<Placement>(Placement::even(4, 1));

@@ -1,0 +1,152 @@
+// Real processes: one is killed inside each collective, and every survivor ends with a failure that
+// names it, long before the deadline.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "collective/collective_testing.h"
+#include "fabric/fabric_testing.h"
+
+namespace starling {
+namespace {
+
+constexpr int kWorld = 3;
+constexpr int kVictim = 1;
+constexpr size_t kLength = 6 << 20;  // floats: more than the kernel buffers of a connection hold
+
+struct Case {
+  FabricKind fabric;
+  const char* name;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.fabric << " " << c.name; }
+
+// The buffers of one rank, and the operation that the case names, in which the victim has a part
+// that nobody can do without.
+class Participant {
+ public:
+  Participant(Fabric& fabric, const std::string& name)
+      : all_(fabric, std::make_shared<Placement>(Placement::even(3, kWorld)), {.exact = false}),
+        own_(kLength, 1.0f),
+        out_(kLength) {
+    const std::vector<const float*> partials = {own_.data()};
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(out_));
+    const bool victim = fabric.rank() == kVictim;
+    if (name == "all_reduce_direct") {
+      handle_ = all_.all_reduce(partials, out_, AllReduceAlgorithm::kDirect);
+    } else if (name == "all_reduce_ring") {
+      handle_ = all_.all_reduce(partials, out_, AllReduceAlgorithm::kRing);
+    } else if (name == "reduce_scatter") {
+      handle_ = all_.reduce_scatter(
+          partials, kLength, std::span(out_).first(all_.slice_of(kLength, all_.rank()).size()));
+    } else if (name == "all_gather") {
+      handle_ = all_.all_gather(bytes, {0, 0, bytes.size(), bytes.size()});
+    } else if (name == "broadcast") {
+      handle_ = all_.broadcast(kVictim, bytes);
+    } else if (name == "gather") {
+      all_bytes_.resize(victim ? 2 * bytes.size() : 0);
+      handle_ = all_.gather(kVictim, bytes.first(victim ? 0 : bytes.size()), all_bytes_,
+                            {0, bytes.size(), bytes.size(), 2 * bytes.size()});
+    } else {
+      handle_ = all_.barrier();
+    }
+  }
+
+  Status wait() { return all_.wait(handle_); }
+
+ private:
+  Collectives all_;
+  std::vector<float> own_, out_;
+  std::vector<std::byte> all_bytes_;
+  Collectives::Handle handle_;
+};
+
+// What a rank's process ends with.
+enum Code { kNamed = 0, kDone = 1, kOther = 2 };
+
+Code survive(Fabric& fabric, const std::string& name) {
+  Participant participant(fabric, name);
+  const Status status = participant.wait();
+  if (status) return kDone;
+  const Failure& failure = status.failure();
+  const bool named = failure.peer == kVictim && failure.kind == FailureKind::kPeerGone &&
+                     failure.message.starts_with(name);
+  if (!named) fprintf(stderr, "rank %d: %s\n", fabric.rank(), failure.message.c_str());
+  return named ? kNamed : kOther;
+}
+
+// The body of one process. The victim ends itself when all are there: it takes part in a barrier,
+// and then, in all operations but that one, in the first messages.
+void run_rank(Fabric& fabric, const std::string& name) {
+  Code code = kOther;
+  {
+    Collectives first(fabric, std::make_shared<Placement>(Placement::even(3, kWorld)),
+                      {.channel = 2});
+    if (!first.wait(first.barrier())) _exit(kOther);
+  }
+  if (fabric.rank() == kVictim) {
+    std::optional<Participant> participant;
+    if (name != "barrier") participant.emplace(fabric, name);
+    raise(SIGKILL);
+  }
+  code = survive(fabric, name);
+  fabric.close();
+  _exit(code);
+}
+
+class KilledRank : public testing::TestWithParam<Case> {};
+
+TEST_P(KilledRank, IsNamedByEverySurvivor) {
+  const SharedSegment segment = ShmFabric::make_segment({.world = kWorld});
+  std::vector<TcpListener> listeners(kWorld);
+  std::vector<TcpAddress> addresses;
+  for (const TcpListener& listener : listeners) addresses.push_back(listener.address());
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    children.push_back(fork());
+    ASSERT_GE(children.back(), 0);
+    if (children.back() != 0) continue;
+    alarm(60);  // a hang ends as a failure
+    if (GetParam().fabric == FabricKind::kShm) {
+      ShmFabric fabric(segment.fd(), rank);
+      run_rank(fabric, GetParam().name);
+    }
+    TcpListener own = std::move(listeners[static_cast<size_t>(rank)]);
+    listeners.clear();
+    TcpFabric fabric(std::move(own), {.rank = rank, .addresses = addresses, .token = test_token()});
+    run_rank(fabric, GetParam().name);
+  }
+  listeners.clear();
+  const auto began = std::chrono::steady_clock::now();
+  for (int rank = 0; rank < kWorld; ++rank) {
+    int status = 0;
+    ASSERT_EQ(waitpid(children[static_cast<size_t>(rank)], &status, 0),
+              children[static_cast<size_t>(rank)]);
+    if (rank == kVictim) {
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    } else {
+      EXPECT_TRUE(WIFEXITED(status)) << "rank " << rank;
+      EXPECT_EQ(WEXITSTATUS(status), kNamed) << "rank " << rank;
+    }
+  }
+  // The default deadline is 30 s: nobody waited for it.
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const FabricKind fabric : {FabricKind::kShm, FabricKind::kTcp}) {
+    for (const char* name : {"all_reduce_direct", "all_reduce_ring", "reduce_scatter", "all_gather",
+                             "broadcast", "gather", "barrier"}) {
+      cases.push_back({fabric, name});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(In, KilledRank, testing::ValuesIn(all_cases()), [](const auto& test) {
+  return name_of(test.param.fabric) + "_" + test.param.name;
+});
+
+}  // namespace
+}  // namespace starling
