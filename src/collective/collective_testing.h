@@ -38,6 +38,13 @@ inline std::vector<LeafRange> random_split(size_t leaves, size_t workers, uint64
   return ranges;
 }
 
+// In the build with a swapped tree, all sums but the expected go along the wrong one.
+inline void use_swapped_tree([[maybe_unused]] bool on) {
+#ifdef STARLING_SWAPPED_TREE
+  set_swapped_tree(on);
+#endif
+}
+
 // One sum to be made by all workers.
 struct SharedSum {
   std::shared_ptr<const Placement> placement;
@@ -50,7 +57,9 @@ struct SharedSum {
   SharedSum(Placement where, const std::vector<std::vector<float>>& leaves, size_t length)
       : placement(std::make_shared<Placement>(std::move(where))), expected(length) {
     const std::vector<const float*> at = pointers(leaves);
+    use_swapped_tree(false);
     if (!at.empty()) tree_sum(at, length, expected.data());
+    use_swapped_tree(true);
     for (const LeafRange& part : placement->partials()) {
       parts.emplace_back(length);
       tree_sum(std::span(at).subspan(part.begin, part.size()), length, parts.back().data());
