@@ -1,8 +1,10 @@
-// Convolutions: oneDNN's, channels-last, on weights packed once per update. The weight gradient
-// comes out in oneDNN's own layout; it is put back into the canonical one and added there.
+// Convolutions, channels-last, on weights packed once per update: our own (own_conv.h) or oneDNN's.
+// oneDNN's weight gradient comes out in its own layout; it is put back into the canonical one and
+// added there.
 #include <string_view>
 
 #include "engine/lowering.h"
+#include "engine/own_conv.h"
 #include "engine/post_ops.h"
 #include "engine/primitive_kernel.h"
 #include "tensor/kernels.h"
@@ -77,6 +79,7 @@ bool rides_along(const Group& group, const dnnl::convolution_forward::primitive_
 }
 
 void forward(Lowering& lowering, const Group& group) {
+  if (owns_convolution(lowering, group)) return own_conv_forward(lowering, group);
   const Node& node = lowering.node(group);
   const Geometry g = geometry_of(lowering, group);
   auto description = forward_description(g, group_attributes(lowering, group, g.dst));
@@ -150,34 +153,42 @@ void lower_weight_gradient(Lowering& lowering, const Group& group, const Geometr
   });
 }
 
+void lower_input_gradient(Lowering& lowering, const Group& group, const Geometry& g, const Ref& dz,
+                          const dnnl::convolution_forward::primitive_desc& hint) {
+  const Node& node = lowering.node(group);
+  const dnnl::convolution_backward_data::primitive_desc description(
+      {dnnl::algorithm::convolution_direct, g.src, g.weights_any, g.dst_operand, g.strides,
+       g.pad_before, g.pad_after},
+      onednn_attributes(), onednn_engine(), hint);
+  const Ref dx = lowering.contribution(group.inputs[0]);
+  BoundPrimitive convolution{dnnl::convolution_backward_data(description)};
+  convolution.bind(DNNL_ARG_DIFF_SRC, g.src, dx);
+  convolution.bind(DNNL_ARG_WEIGHTS, description.weights_desc(),
+                   packed_weights(lowering, node, g, description.weights_desc()));
+  convolution.bind(DNNL_ARG_DIFF_DST, g.dst_operand, dz);
+  convolution.bind_scratchpad(description.scratchpad_desc());
+  lowering.emit(
+      std::make_unique<PrimitiveKernel>(node.name + " input gradient", std::move(convolution)),
+      {dz, dx});
+  lowering.contributed(group.inputs[0], dx);
+}
+
 void backward(Lowering& lowering, const Group& group) {
   const Node& node = lowering.node(group);
   const Geometry g = geometry_of(lowering, group);
   const Backward::Step& step = lowering.backward_step(group);
-  const auto hint = forward_description(g, onednn_attributes());
   const int64_t rows = lowering.rows() * g.out_pixels;
   const Ref gradient = product_gradient(lowering, group, rows, g.filters);
   const Ref dz =
       lowering.operand(gradient, static_cast<size_t>(rows * g.filters), node.name + " gradient");
-
-  if (step.wants_parameters) lower_weight_gradient(lowering, group, g, dz, hint);
-  if (step.wants_input[0]) {
-    const dnnl::convolution_backward_data::primitive_desc description(
-        {dnnl::algorithm::convolution_direct, g.src, g.weights_any, g.dst_operand, g.strides,
-         g.pad_before, g.pad_after},
-        onednn_attributes(), onednn_engine(), hint);
-    const Ref dx = lowering.contribution(group.inputs[0]);
-    BoundPrimitive convolution{dnnl::convolution_backward_data(description)};
-    convolution.bind(DNNL_ARG_DIFF_SRC, g.src, dx);
-    convolution.bind(DNNL_ARG_WEIGHTS, description.weights_desc(),
-                     packed_weights(lowering, node, g, description.weights_desc()));
-    convolution.bind(DNNL_ARG_DIFF_DST, g.dst_operand, dz);
-    convolution.bind_scratchpad(description.scratchpad_desc());
-    lowering.emit(
-        std::make_unique<PrimitiveKernel>(node.name + " input gradient", std::move(convolution)),
-        {dz, dx});
-    lowering.contributed(group.inputs[0], dx);
+  if (owns_convolution(lowering, group)) {
+    if (step.wants_parameters) own_conv_weight_gradient(lowering, group, dz);
+    if (step.wants_input[0]) own_conv_input_gradient(lowering, group, dz);
+    return;
   }
+  const auto hint = forward_description(g, onednn_attributes());
+  if (step.wants_parameters) lower_weight_gradient(lowering, group, g, dz, hint);
+  if (step.wants_input[0]) lower_input_gradient(lowering, group, g, dz, hint);
 }
 
 }  // namespace

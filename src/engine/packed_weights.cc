@@ -25,11 +25,11 @@ Ref PackedWeights::require_rounded(size_t offset, const dnnl::memory::desc& from
 Ref PackedWeights::require(size_t offset, const dnnl::memory::desc& from,
                            const dnnl::memory::desc& to, bool rounded) {
   for (Copy& copy : copies_) {
-    if (copy.offset == offset && copy.rounded == rounded && copy.to == to)
+    if (copy.offset == offset && copy.form.empty() && copy.rounded == rounded && copy.to == to)
       return fixed_ref(copy.memory);
   }
   Copy& copy =
-      copies_.emplace_back(Copy{offset, to, rounded, Buffer<std::byte>(to.get_size()), {}});
+      copies_.emplace_back(Copy{offset, "", to, rounded, Buffer<std::byte>(to.get_size()), {}});
   dnnl::memory source(from, onednn_engine(), const_cast<float*>(weights_ + offset));
   dnnl::memory target(to, onednn_engine(), copy.memory.data());
   dnnl::reorder reorder(dnnl::reorder::primitive_desc(onednn_engine(), from, onednn_engine(), to));
@@ -44,6 +44,19 @@ Ref PackedWeights::require(size_t offset, const dnnl::memory::desc& from,
     reorder.execute(stream, source, target);
     if (rounded) round_bf16(floats, values, values);
   };
+  copy.refresh();
+  return fixed_ref(copy.memory);
+}
+
+Ref PackedWeights::require(size_t offset, const std::string& form, size_t floats,
+                           const Pack& pack) {
+  for (Copy& copy : copies_) {
+    if (copy.offset == offset && copy.form == form) return fixed_ref(copy.memory);
+  }
+  Copy& copy = copies_.emplace_back(
+      Copy{offset, form, {}, false, Buffer<std::byte>(floats * sizeof(float)), {}});
+  copy.refresh = [pack, from = weights_ + offset,
+                  to = reinterpret_cast<float*>(copy.memory.data())] { pack(from, to); };
   copy.refresh();
   return fixed_ref(copy.memory);
 }

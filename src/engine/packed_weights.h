@@ -25,6 +25,11 @@ class PackedWeights {
   // The same, with each weight rounded to bf16 but stored as f32: bf16 for machines without it.
   Ref require_rounded(size_t offset, const dnnl::memory::desc& from, const dnnl::memory::desc& to);
 
+  // A copy of `floats` floats that `pack` makes of the weights at `offset`; `form` is its name, and
+  // copies with the same offset and form are one.
+  using Pack = std::function<void(const float* weights, float* copy)>;
+  Ref require(size_t offset, const std::string& form, size_t floats, const Pack& pack);
+
   // Lane `lane` of `lanes` refreshes its part of the copies.
   void refresh(int lane, int lanes);
 
@@ -33,6 +38,7 @@ class PackedWeights {
  private:
   struct Copy {
     size_t offset;
+    std::string form;  // empty: described by `to` and `rounded`
     dnnl::memory::desc to;
     bool rounded;
     Buffer<std::byte> memory;

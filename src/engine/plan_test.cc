@@ -171,12 +171,15 @@ INSTANTIATE_TEST_SUITE_P(Models, PlanModels,
                          [](const auto& test) { return test.param.name; });
 
 TEST(PlanMemory, InferenceOfAnyDepthNeedsThatOfTwoLayers) {
-  const auto arena_floats = [](size_t depth) {
-    Rig rig(chain({32, 32, 8}, std::vector<OperatorPtr>(depth, conv(8, 3))), nullptr, 4);
+  const auto arena_floats = [](size_t depth, int64_t channels) {
+    Rig rig(chain({32, 32, channels}, std::vector<OperatorPtr>(depth, conv(channels, 3))), nullptr,
+            4);
     return rig.compile({.training = false})->arena_floats();
   };
-  EXPECT_EQ(arena_floats(3), arena_floats(20));
-  EXPECT_EQ(arena_floats(3), 2u * 4 * 32 * 32 * 8);
+  EXPECT_EQ(arena_floats(3, 5), arena_floats(20, 5));
+  EXPECT_EQ(arena_floats(3, 5), 2u * 4 * 32 * 32 * 5);
+  // Our own convolutions have scratch in the arena, which all layers share.
+  EXPECT_EQ(arena_floats(3, 8), arena_floats(20, 8));
 }
 
 // A pipeline stage is a plan of a subgraph: two stages give the bits of the whole.

@@ -1,0 +1,18 @@
+// Convolutions by our own kernels, for f32 on machines without AVX-512, where oneDNN has no better
+// ones: Winograd's for 3×3 windows with stride 1 (tensor/conv_winograd.h), blocks of patches for
+// the rest (tensor/conv_patches.h).
+#pragma once
+
+#include "engine/lowering.h"
+
+namespace starling {
+
+// Whether ours runs this group: a function of the machine, the precision and the shape.
+bool owns_convolution(const Lowering& lowering, const Group& group);
+
+void own_conv_forward(Lowering& lowering, const Group& group);
+// `dz` is the gradient at the convolution's output.
+void own_conv_weight_gradient(Lowering& lowering, const Group& group, const Ref& dz);
+void own_conv_input_gradient(Lowering& lowering, const Group& group, const Ref& dz);
+
+}  // namespace starling
