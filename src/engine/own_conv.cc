@@ -11,9 +11,6 @@ namespace {
 // the saved products bring.
 constexpr int64_t kWinogradWeights = 256 * 256;
 
-// With fewer channels, laying patches out costs too much of the product's time.
-constexpr int64_t kPatchChannels = 32;
-
 struct Sizes {
   Window window;
   int64_t rows, in_h, in_w, channels, out_h, out_w, filters;
@@ -140,19 +137,24 @@ void patch_forward(Lowering& lowering, const Group& group, const Sizes& s, const
   const PatchWeights layout{s.filters, s.channels * s.taps(), s.taps()};
   const PatchTarget target{s.out_h, s.out_w, 1, 0, 0};
   const Ref packed = packed_patch_weights(lowering, node, patches, layout, "patches");
-  const Ref scratch = lowering.scratch(patch_scratch_floats(patches, s.filters));
+  const Ref scratch = lowering.scratch(patch_scratch_floats(patches));
   lowering.emit(node.name + " forward", {x, y, scratch},
                 [=, filters = s.filters](const Frame& frame) {
                   patch_convolution(patches, target, filters, x.in(frame), packed.in(frame),
-                                    y.in(frame), scratch.in(frame));
+                                    nullptr, y.in(frame), scratch.in(frame));
                 });
   emit_epilogue(lowering, group, y, s.rows * s.out_pixels(), s.filters, node.parameters.size() > 1);
 }
 
 // --- gradient of the input --------------------------------------------------------------------
 
+// What the gradient of a value was, and where its sum with one more contribution goes.
+struct Sum {
+  Ref before, after;  // `before` is empty for the first contribution, and may be `after`
+};
+
 void winograd_input_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz,
-                             const Ref& dx) {
+                             const Sum& dx) {
   const int64_t channels = s.channels, filters = s.filters;
   const WinogradShape shape{.rows = s.rows,
                             .in_h = s.out_h,
@@ -169,27 +171,32 @@ void winograd_input_gradient(Lowering& lowering, const Node& node, const Sizes& 
         winograd_weights_of_gradient(channels, filters, from, to);
       });
   const Ref scratch = lowering.scratch(winograd_scratch_floats(shape));
-  lowering.emit(node.name + " input gradient", {dz, dx, scratch}, [=](const Frame& frame) {
-    winograd_convolution(shape, dz.in(frame), transformed.in(frame), {}, dx.in(frame),
-                         scratch.in(frame));
-  });
+  lowering.emit(node.name + " input gradient", {dz, dx.before, dx.after, scratch},
+                [=](const Frame& frame) {
+                  winograd_convolution(shape, dz.in(frame), transformed.in(frame),
+                                       {.residual = dx.before ? dx.before.in(frame) : nullptr},
+                                       dx.after.in(frame), scratch.in(frame));
+                });
 }
 
 void patch_input_gradient(Lowering& lowering, const Node& node, const Sizes& s, const Ref& dz,
-                          const Ref& dx) {
+                          const Sum& dx) {
   const PatchWeights layout{s.channels, s.taps(), s.channels * s.taps()};
   const int64_t step = s.window.stride_h;
   for (int64_t y = 0; y < std::min(step, s.in_h); ++y) {
     for (int64_t x = 0; x < std::min(step, s.in_w); ++x) {
       const Patches patches = gradient_patches_of(s, y, x);
+      // Where no output looks, the gradient stays as it is.
+      if (patches.taps.empty() && dx.before && dx.before.buffer == dx.after.buffer) continue;
       const PatchTarget target{s.in_h, s.in_w, step, y, x};
       const Ref packed =
           packed_patch_weights(lowering, node, patches, layout, "patches of the gradient");
-      const Ref scratch = lowering.scratch(patch_scratch_floats(patches, s.channels));
-      lowering.emit(node.name + " input gradient", {dz, dx, scratch},
+      const Ref scratch = lowering.scratch(patch_scratch_floats(patches));
+      lowering.emit(node.name + " input gradient", {dz, dx.before, dx.after, scratch},
                     [=, channels = s.channels](const Frame& frame) {
                       patch_convolution(patches, target, channels, dz.in(frame), packed.in(frame),
-                                        dx.in(frame), scratch.in(frame));
+                                        dx.before ? dx.before.in(frame) : nullptr,
+                                        dx.after.in(frame), scratch.in(frame));
                     });
     }
   }
@@ -197,13 +204,16 @@ void patch_input_gradient(Lowering& lowering, const Node& node, const Sizes& s, 
 
 }  // namespace
 
+bool owns_convolutions(const PlanOptions& options) {
+  return options.precision == Precision::kF32 && isa_name() != "avx512";
+}
+
 bool owns_convolution(const Lowering& lowering, const Group& group) {
-  if (lowering.options.precision != Precision::kF32 || isa_name() == "avx512") return false;
+  if (!owns_convolutions(lowering.options)) return false;
   const auto& options = options_of(lowering, group);
   const Sizes s = sizes_of(lowering, group);
   return options.groups == 1 && s.filters % 8 == 0 && s.channels % 8 == 0 &&
-         options.window.stride_h == options.window.stride_w &&
-         (uses_winograd(s) || s.channels >= kPatchChannels);
+         options.window.stride_h == options.window.stride_w && s.taps() <= kPatchTaps;
 }
 
 void own_conv_forward(Lowering& lowering, const Group& group) {
@@ -239,9 +249,11 @@ void own_conv_weight_gradient(Lowering& lowering, const Group& group, const Ref&
 void own_conv_input_gradient(Lowering& lowering, const Group& group, const Ref& dz) {
   const Node& node = lowering.node(group);
   const Sizes s = sizes_of(lowering, group);
-  const Ref dx = lowering.contribution(group.inputs[0]);
+  const ValueId input = group.inputs[0];
+  Sum dx{.before = lowering.gradient(input), .after = {}};
+  dx.after = dx.before ? lowering.gradient_to_change(input) : lowering.contribution(input);
   (uses_winograd(s) ? winograd_input_gradient : patch_input_gradient)(lowering, node, s, dz, dx);
-  lowering.contributed(group.inputs[0], dx);
+  if (!dx.before) lowering.contributed(input, dx.after);
 }
 
 }  // namespace starling

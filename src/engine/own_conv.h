@@ -1,5 +1,5 @@
 // Convolutions by our own kernels, for f32 on machines without AVX-512, where oneDNN has no better
-// ones: Winograd's for 3×3 windows with stride 1 (tensor/conv_winograd.h), blocks of patches for
+// ones: Winograd's for 3×3 windows with stride 1 (tensor/conv_winograd.h), products of patches for
 // the rest (tensor/conv_patches.h).
 #pragma once
 
@@ -7,7 +7,9 @@
 
 namespace starling {
 
-// Whether ours runs this group: a function of the machine, the precision and the shape.
+// Whether ours may run in such a plan, and whether it runs this group: functions of the machine,
+// the precision and the shape.
+bool owns_convolutions(const PlanOptions& options);
 bool owns_convolution(const Lowering& lowering, const Group& group);
 
 void own_conv_forward(Lowering& lowering, const Group& group);

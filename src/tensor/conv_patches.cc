@@ -14,29 +14,16 @@
 namespace starling {
 namespace {
 
-constexpr int64_t kStrip = 16;                // filters multiplied at a time
-constexpr int64_t kDepth = 320;               // of a product: a strip of weights stays in L1
-constexpr int64_t kLine = 16;                 // floats of a cache line
-constexpr int64_t kCacheFloats = 48 * 1024;   // of a block of patches, in L2
-constexpr int64_t kFewest = 48, kMost = 192;  // patches of a block
+constexpr int64_t kStrip = 16;       // filters multiplied at a time
+constexpr int64_t kRows = 6;         // patches multiplied at a time
+constexpr int64_t kPointers = 1024;  // of a block of patches, one for each element of its windows
+constexpr int64_t kMostPatches = 192;
 
 int64_t round_up_to(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// Floats from patch to patch: an odd number of lines, so that they don't all fall on the same few
-// sets of the caches.
-int64_t stride_of(const Patches& p) {
-  const int64_t lines = (p.width() + kLine - 1) / kLine;
-  return (lines % 2 == 0 ? lines + 1 : lines) * kLine;
-}
-
 int64_t block_of(const Patches& p) {
-  return std::clamp(kCacheFloats / stride_of(p) / 6 * 6, kFewest, kMost);
-}
-
-// Whether the patches are the image itself: a window of one pixel with stride 1.
-bool is_plain(const Patches& p) {
-  return p.taps.size() == 1 && p.step == 1 && p.taps[0].y == 0 && p.taps[0].x == 0 &&
-         p.grid_h == p.in_h && p.grid_w == p.in_w;
+  const int64_t taps = std::max<int64_t>(1, static_cast<int64_t>(p.taps.size()));
+  return std::min(kMostPatches, kPointers / taps / kRows * kRows);
 }
 
 // Walks over the pixels of the grid, row of the batch after row.
@@ -53,6 +40,43 @@ struct Pixel {
   }
 };
 
+// Where the window of a pixel finds its inputs: in the image, or at zeros outside of it.
+class Windows {
+ public:
+  Windows(const Patches& p, const float* x, const float* zeros) : p_(p), x_(x), zeros_(zeros) {
+    for (size_t t = 0; t < p.taps.size(); ++t) {
+      const PatchTap& tap = p.taps[t];
+      offset_[t] = (tap.y * p.in_w + tap.x) * p.channels;
+      top_ = std::min(top_, tap.y);
+      left_ = std::min(left_, tap.x);
+      bottom_ = std::max(bottom_, tap.y);
+      right_ = std::max(right_, tap.x);
+    }
+  }
+
+  // to[t · stride] points to the channels of element t.
+  void find(const Pixel& pixel, int64_t stride, const float** to) const {
+    const int64_t y = pixel.y * p_.step, x = pixel.x * p_.step;
+    const float* origin = x_ + ((pixel.row * p_.in_h + y) * p_.in_w + x) * p_.channels;
+    const size_t taps = p_.taps.size();
+    if (y + top_ >= 0 && y + bottom_ < p_.in_h && x + left_ >= 0 && x + right_ < p_.in_w) {
+      for (size_t t = 0; t < taps; ++t, to += stride) *to = origin + offset_[t];
+      return;
+    }
+    for (size_t t = 0; t < taps; ++t, to += stride) {
+      const int64_t iy = y + p_.taps[t].y, ix = x + p_.taps[t].x;
+      const bool inside = iy >= 0 && iy < p_.in_h && ix >= 0 && ix < p_.in_w;
+      *to = inside ? origin + offset_[t] : zeros_;
+    }
+  }
+
+ private:
+  const Patches& p_;
+  const float *x_, *zeros_;
+  int64_t offset_[kPatchTaps];
+  int64_t top_ = 0, left_ = 0, bottom_ = 0, right_ = 0;
+};
+
 }  // namespace
 }  // namespace starling
 #endif
@@ -62,102 +86,136 @@ namespace starling {
 namespace HWY_NAMESPACE {
 namespace {
 
-HWY_INLINE void copy(const float* from, int64_t n, float* to) {
-  const TileTag d;
-  int64_t i = 0;
-  for (; i + kTileLanes <= n; i += kTileLanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
-  for (; i < n; ++i) to[i] = from[i];
+constexpr int kVectors = static_cast<int>(kStrip / kTileLanes);
+
+template <int rows>
+HWY_INLINE void clear(TileVector (&sums)[rows][kVectors]) {
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(TileTag());
+  }
 }
 
-HWY_INLINE void clear(int64_t n, float* to) {
+// `rows` patches times a strip of weights: the inputs of element t are at inputs[t · kRows + r].
+// `columns` sums of patch r go to y + places[r], added to what is at before + places[r] if that is
+// not null.
+template <int rows>
+HWY_INLINE void multiply_patches(int64_t taps, int64_t channels, const float* const* inputs,
+                                 const float* HWY_RESTRICT weights, const int64_t* places,
+                                 const float* before, float* y, int64_t columns) {
   const TileTag d;
-  int64_t i = 0;
-  for (; i + kTileLanes <= n; i += kTileLanes) hn::StoreU(hn::Zero(d), d, to + i);
-  for (; i < n; ++i) to[i] = 0;
-}
-
-// Patches first … first + count − 1, stride_of(p) floats apart.
-void gather(const Patches& p, int64_t first, int64_t count, const float* x, float* to) {
-  const int64_t stride = stride_of(p), image = p.in_h * p.in_w * p.channels;
-  Pixel pixel(p, first);
-  for (int64_t i = 0; i < count; ++i, to += stride, pixel.next(p)) {
-    const float* const from = x + pixel.row * image;
-    float* at = to;
-    for (const PatchTap& tap : p.taps) {
-      const int64_t iy = pixel.y * p.step + tap.y, ix = pixel.x * p.step + tap.x;
-      if (iy >= 0 && iy < p.in_h && ix >= 0 && ix < p.in_w) {
-        copy(from + (iy * p.in_w + ix) * p.channels, p.channels, at);
-      } else {
-        clear(p.channels, at);
+  TileVector sums[rows][kVectors];
+  clear<rows>(sums);
+  for (int64_t t = 0; t < taps; ++t, inputs += kRows) {
+    const float* in[rows];
+    for (int r = 0; r < rows; ++r) in[r] = inputs[r];
+    for (int64_t c = 0; c < channels; ++c, weights += kStrip) {
+      TileVector right[kVectors];
+      for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, weights + v * kTileLanes);
+      for (int r = 0; r < rows; ++r) {
+        const TileVector left = hn::Set(d, in[r][c]);
+        for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
       }
-      at += p.channels;
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = places[r] + v * kTileLanes;
+      if (v * kTileLanes >= columns) break;
+      hn::StoreU(before != nullptr ? hn::Add(hn::LoadU(d, before + at), sums[r][v]) : sums[r][v], d,
+                 y + at);
     }
   }
 }
 
-// A block of patches in memory.
-struct Block {
-  const float* data;
-  int64_t stride;
-};
-Block block_at(const Patches& p, int64_t first, int64_t count, const float* x, float* scratch) {
-  if (is_plain(p)) return {x + first * p.channels, p.channels};
-  gather(p, first, count, x, scratch);
-  return {scratch, stride_of(p)};
+// Adds to sums[r][·] the products of channel r of the inputs and a strip of the gradients, summed
+// over `count` patches.
+template <int rows>
+HWY_INLINE void multiply_gradients(int64_t count, const float* const* inputs, int64_t channel,
+                                   const float* HWY_RESTRICT dy, int64_t filters,
+                                   float* HWY_RESTRICT to, int64_t columns) {
+  const TileTag d;
+  TileVector sums[rows][kVectors];
+  clear<rows>(sums);
+  for (int64_t i = 0; i < count; ++i, dy += filters) {
+    const float* in = inputs[i] + channel;
+    TileVector right[kVectors];
+    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, dy + v * kTileLanes);
+    for (int r = 0; r < rows; ++r) {
+      const TileVector left = hn::Set(d, in[r]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      if (v * kTileLanes >= columns) break;
+      float* at = to + r * filters + v * kTileLanes;
+      hn::StoreU(hn::Add(hn::LoadU(d, at), sums[r][v]), d, at);
+    }
+  }
 }
 
 void convolution(const Patches& p, const PatchTarget& target, int64_t filters, const float* x,
-                 const float* packed, float* y, float* scratch) {
-  const int64_t width = p.width(), block = block_of(p);
-  const bool in_place = target.step == 1;
-  float* const results = scratch + block * stride_of(p);
+                 const float* packed, const float* before, float* y, float* scratch) {
+  const int64_t taps = static_cast<int64_t>(p.taps.size()), block = block_of(p);
+  std::fill_n(scratch, p.channels, 0.0f);
+  const Windows windows(p, x, scratch);
+  const float* inputs[kPointers + kRows];  // [strip of kRows patches][element of the window][patch]
+  int64_t places[kMostPatches];
+  Pixel pixel(p, 0);
   for (int64_t first = 0; first < p.count(); first += block) {
     const int64_t count = std::min(block, p.count() - first);
-    const Block patches = block_at(p, first, count, x, scratch);
-    float* const out = in_place ? y + first * filters : results;
-    if (width == 0) clear(count * filters, out);
-    for (int64_t strip = 0; strip < filters; strip += kStrip) {
-      const int64_t columns = std::min(kStrip, filters - strip);
-      for (int64_t k = 0; k < width; k += kDepth) {
-        const float* weights = packed + strip * width + k * kStrip;
-        (k == 0 ? multiply_strip<false> : multiply_strip<true>)(count, std::min(kDepth, width - k),
-                                                                patches.data + k, patches.stride, 1,
-                                                                weights, kStrip, out + strip,
-                                                                filters, columns);
-      }
-    }
-    if (in_place) continue;
-    Pixel pixel(p, first);
     for (int64_t i = 0; i < count; ++i, pixel.next(p)) {
-      const int64_t at =
-          (pixel.row * target.height + pixel.y * target.step + target.y) * target.width +
-          pixel.x * target.step + target.x;
-      copy(results + i * filters, filters, y + at * filters);
+      windows.find(pixel, kRows, inputs + i / kRows * kRows * taps + i % kRows);
+      places[i] = ((pixel.row * target.height + pixel.y * target.step + target.y) * target.width +
+                   pixel.x * target.step + target.x) *
+                  filters;
+    }
+    for (int64_t strip = 0; strip < filters; strip += kStrip) {
+      const float* weights = packed + strip * p.width();
+      const int64_t columns = std::min(kStrip, filters - strip);
+      for (int64_t i = 0; i < count; i += kRows) {
+        with_rows(std::min(kRows, count - i), [&](auto rows) {
+          multiply_patches<decltype(rows)::value>(
+              taps, p.channels, inputs + i * taps, weights, places + i,
+              before != nullptr ? before + strip : nullptr, y + strip, columns);
+        });
+      }
     }
   }
 }
 
 void weight_gradient(const Patches& p, const PatchWeights& layout, const float* x, const float* dy,
                      bool accumulate, float* dw, float* scratch) {
-  const int64_t width = p.width(), block = block_of(p), filters = layout.filters;
-  float* const sums = scratch + block * stride_of(p);
-  clear(width * filters, sums);
+  const int64_t taps = static_cast<int64_t>(p.taps.size()), block = block_of(p);
+  const int64_t filters = layout.filters, strips = (p.channels + kRows - 1) / kRows;
+  float* const sums = scratch + p.channels;  // [element of the window][channel][filter]
+  std::fill_n(scratch, p.channels + p.width() * filters, 0.0f);
+  const Windows windows(p, x, scratch);
+  const float* inputs[kPointers];  // [element of the window][patch]
+  Pixel pixel(p, 0);
   for (int64_t first = 0; first < p.count(); first += block) {
     const int64_t count = std::min(block, p.count() - first);
-    const Block patches = block_at(p, first, count, x, scratch);
-    for (int64_t strip = 0; strip < filters; strip += kStrip) {
-      multiply_strip<true>(width, count, patches.data, 1, patches.stride,
-                           dy + first * filters + strip, filters, sums + strip, filters,
-                           std::min(kStrip, filters - strip));
+    for (int64_t i = 0; i < count; ++i, pixel.next(p)) windows.find(pixel, block, inputs + i);
+    for (int64_t t = 0; t < taps; ++t) {
+      for (int64_t s = 0; s < strips; ++s) {
+        const int64_t c = s * p.channels / strips;
+        for (int64_t strip = 0; strip < filters; strip += kStrip) {
+          with_rows((s + 1) * p.channels / strips - c, [&](auto rows) {
+            multiply_gradients<decltype(rows)::value>(
+                count, inputs + t * block, c, dy + first * filters + strip, filters,
+                sums + (t * p.channels + c) * filters + strip, std::min(kStrip, filters - strip));
+          });
+        }
+      }
     }
   }
   for (int64_t k = 0; k < filters; ++k) {
-    for (size_t t = 0; t < p.taps.size(); ++t) {
-      const float* from = sums + static_cast<int64_t>(t) * p.channels * filters + k;
-      float* to = dw + k * layout.filter_stride + p.taps[t].index;
-      for (int64_t c = 0; c < p.channels; ++c) {
-        float& value = to[c * layout.channel_stride];
-        value = accumulate ? value + from[c * filters] : from[c * filters];
+    for (int64_t c = 0; c < p.channels; ++c) {
+      for (int64_t t = 0; t < taps; ++t) {
+        float& to = dw[k * layout.filter_stride + c * layout.channel_stride +
+                       p.taps[static_cast<size_t>(t)].index];
+        const float sum = sums[(t * p.channels + c) * filters + k];
+        to = accumulate ? to + sum : sum;
       }
     }
   }
@@ -194,17 +252,18 @@ void pack_patch_weights(const Patches& patches, const PatchWeights& layout, cons
   }
 }
 
-size_t patch_scratch_floats(const Patches& patches, int64_t filters) {
-  return static_cast<size_t>(block_of(patches) * (stride_of(patches) + filters));
+size_t patch_scratch_floats(const Patches& patches) {
+  return static_cast<size_t>(patches.channels);
 }
 
 void patch_convolution(const Patches& patches, const PatchTarget& target, int64_t filters,
-                       const float* x, const float* packed, float* y, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(convolution)(patches, target, filters, x, packed, y, scratch);
+                       const float* x, const float* packed, const float* before, float* y,
+                       float* scratch) {
+  HWY_DYNAMIC_DISPATCH(convolution)(patches, target, filters, x, packed, before, y, scratch);
 }
 
 size_t patch_gradient_scratch_floats(const Patches& patches, int64_t filters) {
-  return static_cast<size_t>(block_of(patches) * stride_of(patches) + patches.width() * filters);
+  return static_cast<size_t>(patches.channels + patches.width() * filters);
 }
 
 void patch_weight_gradient(const Patches& patches, const PatchWeights& layout, const float* x,

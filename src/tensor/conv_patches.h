@@ -1,6 +1,6 @@
-// Convolutions of any window and stride as products of matrices, on one thread: a block of patches
-// (what the window sees at each output pixel) is laid out in a cache-sized scratch and multiplied
-// by the weights. f32, channels-last; the number of filters is a multiple of 8.
+// Convolutions of any small window and stride as products of matrices, on one thread: patches (what
+// the window sees at each output pixel) times the weights. Patches are not laid out: the product
+// finds their rows by pointers. f32, channels-last; the number of filters is a multiple of 8.
 //
 // The same code runs the gradient of the input: seen from the input, pixels of one phase (y mod
 // stride, x mod stride) see the gradient of the output through a window of their own.
@@ -13,6 +13,8 @@
 #include <vector>
 
 namespace starling {
+
+constexpr int64_t kPatchTaps = 49;  // elements of a window, at most
 
 // One element of the window: its place relative to the patch's origin, and its index in the
 // weights' window.
@@ -44,10 +46,12 @@ size_t patch_weight_floats(const Patches& patches, int64_t filters);
 void pack_patch_weights(const Patches& patches, const PatchWeights& layout, const float* weights,
                         float* packed);
 
-// Each patch times the packed weights.
-size_t patch_scratch_floats(const Patches& patches, int64_t filters);
+// Each patch times the packed weights, plus what is at the same place in `before`, unless null;
+// `before` may be y.
+size_t patch_scratch_floats(const Patches& patches);
 void patch_convolution(const Patches& patches, const PatchTarget& target, int64_t filters,
-                       const float* x, const float* packed, float* y, float* scratch);
+                       const float* x, const float* packed, const float* before, float* y,
+                       float* scratch);
 
 // dw (+)= the gradient of the weights, where dy is [rows][grid_h][grid_w][filters].
 size_t patch_gradient_scratch_floats(const Patches& patches, int64_t filters);

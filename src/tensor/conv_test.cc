@@ -110,9 +110,9 @@ Results by_patches(const Case& c, const Operands& in, bool accumulate, float sta
   const PatchWeights layout{c.filters, c.channels * c.taps(), c.taps()};
   Values weights = scratch_of(patch_weight_floats(patches, c.filters));
   pack_patch_weights(patches, layout, in.weights.data(), weights.data());
-  Values scratch = scratch_of(patch_scratch_floats(patches, c.filters));
+  Values scratch = scratch_of(patch_scratch_floats(patches));
   patch_convolution(patches, {c.out_h(), c.out_w(), 1, 0, 0}, c.filters, in.x.data(),
-                    weights.data(), out.y.data(), scratch.data());
+                    weights.data(), nullptr, out.y.data(), scratch.data());
   scratch = scratch_of(patch_gradient_scratch_floats(patches, c.filters));
   patch_weight_gradient(patches, layout, in.x.data(), in.dy.data(), accumulate, out.dw.data(),
                         scratch.data());

@@ -56,36 +56,36 @@ HWY_INLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int64_
   }
 }
 
+// Calls body with `rows` (1 … kTileRows) as a constant.
+template <class Body>
+HWY_INLINE void with_rows(int64_t rows, const Body& body) {
+  switch (rows) {
+    case 6:
+      return body(std::integral_constant<int, 6>());
+    case 5:
+      return body(std::integral_constant<int, 5>());
+    case 4:
+      return body(std::integral_constant<int, 4>());
+    case 3:
+      return body(std::integral_constant<int, 3>());
+    case 2:
+      return body(std::integral_constant<int, 2>());
+    default:
+      return body(std::integral_constant<int, 1>());
+  }
+}
+
 // `count` rows of a times one strip of b. Rows are cut into equal strips, give or take one.
 template <bool add>
 void multiply_strip(int64_t count, int64_t depth, const float* a, int64_t a_row, int64_t a_step,
                     const float* b, int64_t b_step, float* c, int64_t c_row, int64_t columns) {
   const int64_t strips = (count + kTileRows - 1) / kTileRows;
   for (int64_t strip = 0; strip < strips; ++strip) {
-    const int64_t r = strip * count / strips, rows = (strip + 1) * count / strips - r;
-    const auto run = [&](auto n) {
-      multiply_tile<decltype(n)::value, add>(depth, a + r * a_row, a_row, a_step, b, b_step,
-                                             c + r * c_row, c_row, columns);
-    };
-    switch (rows) {
-      case 6:
-        run(std::integral_constant<int, 6>());
-        break;
-      case 5:
-        run(std::integral_constant<int, 5>());
-        break;
-      case 4:
-        run(std::integral_constant<int, 4>());
-        break;
-      case 3:
-        run(std::integral_constant<int, 3>());
-        break;
-      case 2:
-        run(std::integral_constant<int, 2>());
-        break;
-      default:
-        run(std::integral_constant<int, 1>());
-    }
+    const int64_t r = strip * count / strips;
+    with_rows((strip + 1) * count / strips - r, [&](auto rows) {
+      multiply_tile<decltype(rows)::value, add>(depth, a + r * a_row, a_row, a_step, b, b_step,
+                                                c + r * c_row, c_row, columns);
+    });
   }
 }
 

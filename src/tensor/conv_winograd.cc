@@ -52,10 +52,8 @@ Cut gradient_cut(const WinogradShape& s) {
   return Cut(s, kPlaces * (s.channels + s.filters), 48, 80 * 1024);
 }
 
-// Floats from tile to tile: an odd number of lines.
-int64_t row_stride(int64_t channels) {
-  return channels / kLine % 2 == 0 ? channels + kLine : channels;
-}
+// Floats from tile to tile; a line more where the same channel of all tiles would fall on few sets.
+int64_t row_stride(int64_t channels) { return channels % 64 == 0 ? channels + kLine : channels; }
 // Floats from place to place.
 int64_t place_stride(const Cut& cut, int64_t channels) {
   return cut.block * row_stride(channels) + kLine;
@@ -154,10 +152,9 @@ struct Square {
   Square(const float* image, int64_t height, int64_t width, int64_t channels, int64_t top,
          int64_t left, const float* zeros)
       : first(std::max<int64_t>(0, -left)), last(std::min<int64_t>(size, width - left)) {
-    for (int64_t i = 0; i < size; ++i) {
-      const int64_t y = top + i;
-      row[i] = y >= 0 && y < height ? image + (y * width + left) * channels : zeros;
-    }
+    const float* from = image + (top * width + left) * channels;
+    for (int64_t i = 0; i < size; ++i, from += width * channels)
+      row[i] = top + i >= 0 && top + i < height ? from : zeros;
   }
 };
 
@@ -198,14 +195,21 @@ struct Place {
       : row(index / (cut.down * cut.across)),
         y(index / cut.across % cut.down * kTile),
         x(index % cut.across * kTile) {}
+  void next(const Cut& cut) {
+    if ((x += kTile) < cut.across * kTile) return;
+    x = 0;
+    if ((y += kTile) < cut.down * kTile) return;
+    y = 0;
+    ++row;
+  }
 };
 
 // The inputs of tiles first … first + count − 1: to[place][tile][channel].
 void transform_inputs(const WinogradShape& s, const Cut& cut, int64_t first, int64_t count,
                       const float* x, const float* zeros, float* to) {
   const int64_t stride = place_stride(cut, s.channels);
-  for (int64_t t = 0; t < count; ++t) {
-    const Place place(cut, first + t);
+  Place place(cut, first);
+  for (int64_t t = 0; t < count; ++t, place.next(cut)) {
     const Square<kPatch> square(x + place.row * s.in_h * s.in_w * s.channels, s.in_h, s.in_w,
                                 s.channels, place.y - s.pad_top, place.x - s.pad_left, zeros);
     for (int64_t c = 0; c < s.channels; c += lanes())
@@ -217,8 +221,8 @@ void transform_inputs(const WinogradShape& s, const Cut& cut, int64_t first, int
 void transform_gradients(const WinogradShape& s, const Cut& cut, int64_t first, int64_t count,
                          const float* dy, const float* zeros, float* to) {
   const int64_t stride = place_stride(cut, s.filters);
-  for (int64_t t = 0; t < count; ++t) {
-    const Place place(cut, first + t);
+  Place place(cut, first);
+  for (int64_t t = 0; t < count; ++t, place.next(cut)) {
     const Square<kTile> square(dy + place.row * s.out_h * s.out_w * s.filters, s.out_h, s.out_w,
                                s.filters, place.y, place.x, zeros);
     for (int64_t c = 0; c < s.filters; c += lanes())
@@ -262,8 +266,8 @@ template <bool bias, bool residual, bool relu>
 void transform_outputs(const WinogradShape& s, const Cut& cut, int64_t first, int64_t count,
                        const float* m, const WinogradEpilogue& epilogue, float* y) {
   const int64_t stride = place_stride(cut, s.filters);
-  for (int64_t t = 0; t < count; ++t) {
-    const Place place(cut, first + t);
+  Place place(cut, first);
+  for (int64_t t = 0; t < count; ++t, place.next(cut)) {
     const int64_t at = ((place.row * s.out_h + place.y) * s.out_w + place.x) * s.filters;
     for (int64_t c = 0; c < s.filters; c += lanes()) {
       write_outputs<bias, residual, relu>(

@@ -32,7 +32,7 @@ void winograd_weights_of_gradient(int64_t channels, int64_t filters, const float
                                   float* transformed);
 
 // What happens to the outputs on their way to memory: y = relu(sum + bias[c] + residual[r][c]),
-// where each part may be missing.
+// where each part may be missing; `residual` may be y.
 struct WinogradEpilogue {
   const float* bias = nullptr;
   const float* residual = nullptr;
