@@ -21,8 +21,11 @@ bool told_by_output(const ActivationOp* op) {
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, bool enabled)
-      : graph_(graph), enabled_(enabled), done_(graph.nodes().size(), false) {}
+  Fuser(const Graph& graph, bool enabled, bool pooled_convolutions)
+      : graph_(graph),
+        enabled_(enabled),
+        pooled_convolutions_(pooled_convolutions),
+        done_(graph.nodes().size(), false) {}
 
   std::vector<Group> run() {
     for (int index = 0; index < static_cast<int>(graph_.nodes().size()); ++index) {
@@ -37,6 +40,8 @@ class Fuser {
     Group group{.main = index, .output = node.output, .inputs = node.inputs};
     if (!enabled_) {
       // alone
+    } else if (ride_pool(group, index)) {
+      // all of it is one kernel
     } else if (as<DenseOp>(graph_, index) || as<Conv2dOp>(graph_, index)) {
       ride_residual(group, index);
       ride_activation(group);
@@ -64,6 +69,41 @@ class Fuser {
   bool is_max_pool(int node) const {
     const auto* pool = as<Pool2dOp>(graph_, node);
     return pool && pool->mode == Pool2dOp::Mode::kMax;
+  }
+
+  // Takes the max pool behind this convolution, and the relu between, if there is a kernel for it.
+  bool ride_pool(Group& group, int index) {
+    const auto* conv = as<Conv2dOp>(graph_, index);
+    if (!pooled_convolutions_ || !conv || group.inputs[0] != graph_.inputs()[0]) return false;
+    int next = only_reader(graph_, group.output), activation = -1;
+    const auto* relu = as<ActivationOp>(graph_, next);
+    if (relu && relu->activation == ActivationKind::kRelu) {
+      activation = next;
+      next = only_reader(graph_, graph_.node(next).output);
+    }
+    if (!is_max_pool(next) || !pools_in_registers(*conv, next)) return false;
+    group.activation = activation;
+    group.pool = next;
+    group.output = graph_.node(next).output;
+    for (const int node : {activation, next}) {
+      if (node >= 0) done_[static_cast<size_t>(node)] = true;
+    }
+    return true;
+  }
+
+  // Whether tensor/conv_pool.h has these windows and channels.
+  bool pools_in_registers(const Conv2dOp& conv, int pool) const {
+    constexpr int64_t kFewChannels = 4;
+    const Window& window = conv.options.window;
+    const Shape& pooled = graph_.value(graph_.node(pool).inputs[0]).shape;
+    const Window over = as<Pool2dOp>(graph_, pool)->window.resolved(pooled[0], pooled[1]);
+    const bool conv_fits = window.kernel_h == 3 && window.kernel_w == 3 && window.stride_h == 1 &&
+                           window.stride_w == 1 && conv.options.groups == 1 &&
+                           conv.options.filters % 8 == 0 &&
+                           graph_.value(graph_.inputs()[0]).shape[2] <= kFewChannels;
+    return conv_fits && over.kernel_h == 2 && over.kernel_w == 2 && over.stride_h == 2 &&
+           over.stride_w == 2 && over.pad_top == 0 && over.pad_left == 0 &&
+           2 * over.out_h(pooled[0]) <= pooled[0] && 2 * over.out_w(pooled[1]) <= pooled[1];
   }
 
   // Whether `value` is read by a relu alone whose output is read by a max pool alone: the relu
@@ -96,13 +136,15 @@ class Fuser {
   }
 
   const Graph& graph_;
-  const bool enabled_;
+  const bool enabled_, pooled_convolutions_;
   std::vector<bool> done_;
   std::vector<Group> groups_;
 };
 
 }  // namespace
 
-std::vector<Group> fuse(const Graph& graph, bool enabled) { return Fuser(graph, enabled).run(); }
+std::vector<Group> fuse(const Graph& graph, bool enabled, bool pooled_convolutions) {
+  return Fuser(graph, enabled, pooled_convolutions).run();
+}
 
 }  // namespace starling

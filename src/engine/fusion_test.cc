@@ -42,12 +42,13 @@ Graph chain(const Shape& input, const std::vector<OperatorPtr>& operators) {
 }
 Graph image_chain(const std::vector<OperatorPtr>& operators) { return chain({4, 4, 4}, operators); }
 
-std::vector<std::string> groups(const Graph& graph, bool enabled = true) {
+std::vector<std::string> groups(const Graph& graph, bool enabled = true, bool pooled = false) {
   std::vector<std::string> result;
-  for (const Group& group : fuse(graph, enabled)) {
+  for (const Group& group : fuse(graph, enabled, pooled)) {
     std::string text = graph.node(group.main).name;
     if (group.residual >= 0) text += "+" + graph.node(group.residual).name;
     if (group.activation >= 0) text += "+" + graph.node(group.activation).name;
+    if (group.pool >= 0) text += "+" + graph.node(group.pool).name;
     result.push_back(text);
   }
   return result;
@@ -120,6 +121,24 @@ TEST(Fusion, ReluBeforeAMaxPoolGoesWithThePool) {
               ElementsAre("conv2d_1", "max_pool2d_1+relu_1"));
   EXPECT_THAT(groups(image_chain({batch_norm(), relu(), max_pool()})),
               ElementsAre("batch_norm_1", "max_pool2d_1+relu_1"));
+}
+
+// Where the plan allows it; other images have too many channels, or are nobody's input.
+TEST(Fusion, PoolsRideWithTheConvolutionOfAnImage) {
+  const auto pooled = [](const Shape& shape, const std::vector<OperatorPtr>& operators) {
+    return groups(chain(shape, operators), true, true);
+  };
+  EXPECT_THAT(pooled({6, 6, 3}, {conv(8), relu(), max_pool(), conv(8), relu(), max_pool()}),
+              ElementsAre("conv2d_1+relu_1+max_pool2d_1", "conv2d_2", "max_pool2d_2+relu_2"));
+  EXPECT_THAT(pooled({6, 6, 1}, {conv(8), max_pool()}), ElementsAre("conv2d_1+max_pool2d_1"));
+  EXPECT_THAT(groups(chain({6, 6, 1}, {conv(8), max_pool()})),
+              ElementsAre("conv2d_1", "max_pool2d_1"));
+  EXPECT_THAT(pooled({6, 6, 5}, {conv(8), max_pool()}), ElementsAre("conv2d_1", "max_pool2d_1"));
+  EXPECT_THAT(pooled({6, 6, 1}, {conv(7), max_pool()}), ElementsAre("conv2d_1", "max_pool2d_1"));
+  EXPECT_THAT(pooled({6, 6, 1}, {conv(8), activation(ActivationKind::kTanh), max_pool()}),
+              ElementsAre("conv2d_1+tanh_1", "max_pool2d_1"));
+  EXPECT_THAT(pooled({6, 6, 1}, {conv(8), pool(Pool2dOp::Mode::kAverage)}),
+              ElementsAre("conv2d_1", "average_pool2d_1"));
 }
 
 // They don't commute with the pool, or not with this one.

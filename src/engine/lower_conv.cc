@@ -79,6 +79,7 @@ bool rides_along(const Group& group, const dnnl::convolution_forward::primitive_
 }
 
 void forward(Lowering& lowering, const Group& group) {
+  if (group.pool >= 0) return own_conv_pool_forward(lowering, group);
   if (owns_convolution(lowering, group)) return own_conv_forward(lowering, group);
   const Node& node = lowering.node(group);
   const Geometry g = geometry_of(lowering, group);
@@ -174,6 +175,7 @@ void lower_input_gradient(Lowering& lowering, const Group& group, const Geometry
 }
 
 void backward(Lowering& lowering, const Group& group) {
+  if (group.pool >= 0) return own_conv_pool_backward(lowering, group);
   const Node& node = lowering.node(group);
   const Geometry g = geometry_of(lowering, group);
   const Backward::Step& step = lowering.backward_step(group);

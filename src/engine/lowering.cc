@@ -7,6 +7,7 @@
 #include <typeinfo>
 
 #include "engine/arena.h"
+#include "engine/own_conv.h"
 #include "starling/error.h"
 #include "tensor/gemm.h"
 #include "tensor/kernels.h"
@@ -29,7 +30,8 @@ Lowering::Lowering(Plan& plan, const Graph& g, PlanResources r)
       options(plan.options_),
       resources(r),
       plan_(plan),
-      groups_(fuse(g, plan.options_.fuse)),
+      groups_(fuse(g, plan.options_.fuse,
+                   owns_convolutions(plan.options_) && !plan.options_.input_gradients)),
       values_(g.values().size()),
       gradients_(g.values().size()),
       operands_(g.values().size()) {

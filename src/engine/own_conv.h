@@ -1,6 +1,6 @@
 // Convolutions by our own kernels, for f32 on machines without AVX-512, where oneDNN has no better
 // ones: Winograd's for 3×3 windows with stride 1 (tensor/conv_winograd.h), products of patches for
-// the rest (tensor/conv_patches.h).
+// the rest (tensor/conv_patches.h), and a convolution that pools its output (tensor/conv_pool.h).
 #pragma once
 
 #include "engine/lowering.h"
@@ -16,5 +16,9 @@ void own_conv_forward(Lowering& lowering, const Group& group);
 // `dz` is the gradient at the convolution's output.
 void own_conv_weight_gradient(Lowering& lowering, const Group& group, const Ref& dz);
 void own_conv_input_gradient(Lowering& lowering, const Group& group, const Ref& dz);
+
+// The same for a group with a pool (fusion.h): the convolution's output is never there.
+void own_conv_pool_forward(Lowering& lowering, const Group& group);
+void own_conv_pool_backward(Lowering& lowering, const Group& group);
 
 }  // namespace starling

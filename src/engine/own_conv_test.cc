@@ -145,5 +145,51 @@ TEST(OwnConv, TakesResidualsAndEveryActivation) {
   }
 }
 
+// A convolution, a relu or none, and a max pool of 2×2 as one kernel.
+Graph pooled_graph(const Case& c, bool relu) {
+  Graph graph = graph_of(c);
+  ValueId y = graph.output();
+  if (relu) y = graph.add(std::make_shared<ActivationOp>(ActivationKind::kRelu, 0.0f), {y});
+  graph.add(
+      std::make_shared<Pool2dOp>(
+          Pool2dOp::Mode::kMax, Window{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2}),
+      {y});
+  return graph;
+}
+
+TEST(OwnConv, PoolsItsOutput) {
+  int64_t turn = 0;
+  for (const int64_t channels : {1, 2, 3, 4}) {
+    for (const int64_t filters : {8, 16, 24, 40}) {
+      for (const Window& window : {square(3, 1, 0), square(3, 1, 1), square(3, 1, 2), same(3, 1)}) {
+        for (const bool relu : {false, true}) {
+          ++turn;
+          const Case c{.height = 4 + turn % 7,
+                       .width = 4 + turn % 5,
+                       .channels = channels,
+                       .filters = filters,
+                       .window = window,
+                       .rows = 1 + turn % 3,
+                       .bias = turn % 4 != 0};
+          SCOPED_TRACE(testing::PrintToString(c));
+          const bool accumulate = turn % 3 == 0;
+          Rig rig(pooled_graph(c, relu), nullptr, c.rows);
+          const Rig::Outcome expected = rig.run_reference(true, false, accumulate ? 0.5f : 0.0f);
+          const Rig::Outcome actual = rig.run_plan({}, accumulate ? 0.5f : 7.0f, accumulate);
+          expect_close(actual.output, expected.output, 5e-6f, "output");
+          expect_close(actual.gradients, expected.gradients, 5e-6f, "gradients");
+        }
+      }
+    }
+  }
+}
+
+// The fused kernel gives what the convolution and the pool give one after the other.
+TEST(OwnConv, PoolsTheSameInTrainingAndInference) {
+  Rig rig(pooled_graph({28, 28, 1, 32, square(3, 1, 0), 4}, true), nullptr, 4);
+  EXPECT_EQ(rig.run_plan({.training = false}).output, rig.run_plan({}).output);
+  expect_close(rig.run_plan({}).output, rig.run_plan({.fuse = false}).output, 5e-6f, "output");
+}
+
 }  // namespace
 }  // namespace starling

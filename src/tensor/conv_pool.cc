@@ -1,0 +1,272 @@
+#include "tensor/conv_pool.h"
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/conv_pool.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "tensor/conv_tiles-inl.h"
+
+#ifndef STARLING_CONV_POOL_PLANES
+#define STARLING_CONV_POOL_PLANES
+namespace starling {
+namespace {
+
+constexpr int64_t kTaps = 9;
+
+// The part of one image that windows see, channel by channel, with its padding.
+struct Planes {
+  int64_t height, width, floats;  // floats of one channel
+  explicit Planes(const ConvPoolShape& s)
+      : height(2 * s.out_h + 2), width(2 * s.out_w + 2), floats(height * width) {}
+
+  void fill(const ConvPoolShape& s, const float* image, float* planes) const {
+    for (int64_t c = 0; c < s.channels; ++c) {
+      for (int64_t i = 0; i < height; ++i) {
+        const int64_t y = i - s.pad_top;
+        float* to = planes + c * floats + i * width;
+        const int64_t first = std::clamp<int64_t>(s.pad_left, 0, width),
+                      last = std::clamp<int64_t>(s.in_w + s.pad_left, first, width);
+        if (y < 0 || y >= s.in_h) {
+          std::fill_n(to, width, 0.0f);
+          continue;
+        }
+        const float* from = image + (y * s.in_w - s.pad_left) * s.channels + c;
+        std::fill_n(to, first, 0.0f);
+        for (int64_t j = first; j < last; ++j) to[j] = from[j * s.channels];
+        std::fill(to + last, to + width, 0.0f);
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace starling
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace starling {
+namespace HWY_NAMESPACE {
+namespace {
+
+using D = TileTag;
+using V = TileVector;
+using Ints = hn::RebindToSigned<D>;
+using Bytes = hn::Rebind<uint8_t, D>;
+
+HWY_INLINE V positive(V x) {  // NaN stays
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(D())), x);
+}
+
+// The four outputs of the convolution under one pooled pixel, for kVectors vectors of filters:
+// `corner` is the first of its 4×4 inputs. Stores the greatest and their places.
+template <int kVectors, bool kRelu>
+HWY_INLINE void pool_pixel(const ConvPoolShape& s, const Planes& planes, const float* corner,
+                           const float* HWY_RESTRICT weights, const float* bias, float* y,
+                           uint8_t* where) {
+  const D d;
+  V sums[4][kVectors];
+  for (int v = 0; v < kVectors; ++v) {
+    const V start = bias != nullptr ? hn::LoadU(d, bias + v * kTileLanes) : hn::Zero(d);
+    for (int q = 0; q < 4; ++q) sums[q][v] = start;
+  }
+  for (int64_t c = 0; c < s.channels; ++c, corner += planes.floats) {
+    for (int ky = 0; ky < 3; ++ky) {
+      for (int kx = 0; kx < 3; ++kx, weights += s.filters) {
+        V w[kVectors];
+        for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + v * kTileLanes);
+        for (int q = 0; q < 4; ++q) {
+          const V x = hn::Set(d, corner[(q / 2 + ky) * planes.width + q % 2 + kx]);
+          for (int v = 0; v < kVectors; ++v) sums[q][v] = hn::MulAdd(x, w[v], sums[q][v]);
+        }
+      }
+    }
+  }
+  const Ints ints;
+  for (int v = 0; v < kVectors; ++v) {
+    // Pairs meet in order, and only a greater one wins: so the first of equals does.
+    const auto second = hn::Gt(sums[1][v], sums[0][v]), fourth = hn::Gt(sums[3][v], sums[2][v]);
+    const V upper = hn::Max(sums[1][v], sums[0][v]), lower = hn::Max(sums[3][v], sums[2][v]);
+    const auto below = hn::Gt(lower, upper);
+    const V best = hn::Max(lower, upper);
+    hn::StoreU(kRelu ? positive(best) : best, d, y + v * kTileLanes);
+    const auto one = hn::Set(ints, 1), two = hn::Set(ints, 2);
+    const auto above = hn::IfThenElseZero(hn::RebindMask(ints, second), one);
+    const auto under = hn::Or(hn::IfThenElseZero(hn::RebindMask(ints, fourth), one), two);
+    const auto place = hn::IfThenElse(hn::RebindMask(ints, below), under, above);
+    hn::StoreU(hn::DemoteTo(Bytes(), place), Bytes(), where + v * kTileLanes);
+  }
+}
+
+template <int kVectors, bool kRelu>
+void pool_image(const ConvPoolShape& s, const Planes& planes, const float* plane, int64_t filter,
+                const float* weights, const float* bias, float* y, uint8_t* where) {
+  for (int64_t py = 0; py < s.out_h; ++py) {
+    for (int64_t px = 0; px < s.out_w; ++px) {
+      const int64_t at = (py * s.out_w + px) * s.filters + filter;
+      pool_pixel<kVectors, kRelu>(s, planes, plane + 2 * py * planes.width + 2 * px,
+                                  weights + filter, bias != nullptr ? bias + filter : nullptr,
+                                  y + at, where + at);
+    }
+  }
+}
+
+template <bool kRelu>
+void forward_images(const ConvPoolShape& s, const float* x, const float* weights, const float* bias,
+                    float* y, uint8_t* where, float* scratch) {
+  constexpr int kPair = static_cast<int>(16 / kTileLanes),
+                kSingle = static_cast<int>(8 / kTileLanes);
+  const Planes planes(s);
+  float* const plane = scratch;
+  float* const turned = plane + s.channels * planes.floats;  // [channel][tap][filter]
+  for (int64_t k = 0; k < s.filters; ++k) {
+    for (int64_t i = 0; i < s.channels * kTaps; ++i)
+      turned[i * s.filters + k] = weights[k * s.channels * kTaps + i];
+  }
+  for (int64_t r = 0; r < s.rows; ++r) {
+    planes.fill(s, x + r * s.in_h * s.in_w * s.channels, plane);
+    const int64_t at = r * s.out_h * s.out_w * s.filters;
+    int64_t k = 0;
+    for (; k + 16 <= s.filters; k += 16)
+      pool_image<kPair, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
+    for (; k < s.filters; k += 8)
+      pool_image<kSingle, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
+  }
+}
+
+void forward(const ConvPoolShape& s, bool relu, const float* x, const float* weights,
+             const float* bias, float* y, uint8_t* where, float* scratch) {
+  (relu ? forward_images<true> : forward_images<false>)(s, x, weights, bias, y, where, scratch);
+}
+
+// Gradients of a vector of filters at one pooled pixel, and the inputs that each of them met: lane
+// by lane those of the winner's place.
+struct Winners {
+  const float* corner;
+  int64_t width;
+  V gradient;
+  hn::Vec<Ints> place;
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+  // sums[t] += gradient · input, with the inputs picked from two rows of four by a permutation.
+  HWY_INLINE void add(V* sums) const {
+    const D d;
+    const hn::Half<D> half;
+    const Ints ints;
+    // Places 0, 1, 2, 3 are elements 0, 1, 4, 5 of two rows of four.
+    const auto first = hn::Add(place, hn::And(place, hn::Set(ints, 2)));
+    for (int ky = 0; ky < 3; ++ky) {
+      const V rows = hn::Combine(d, hn::LoadU(half, corner + (ky + 1) * width),
+                                 hn::LoadU(half, corner + ky * width));
+      for (int kx = 0; kx < 3; ++kx) {
+        const auto indices = hn::IndicesFromVec(d, hn::Add(first, hn::Set(ints, kx)));
+        const V x = hn::TableLookupLanes(rows, indices);
+        sums[ky * 3 + kx] = hn::MulAdd(x, gradient, sums[ky * 3 + kx]);
+      }
+    }
+  }
+#else
+  HWY_INLINE void add(V* sums) const {
+    const D d;
+    const Ints ints;
+    for (int t = 0; t < kTaps; ++t) {
+      V x = hn::Set(d, corner[t / 3 * width + t % 3]);
+      for (int q = 1; q < 4; ++q) {
+        const auto here = hn::RebindMask(d, hn::Eq(place, hn::Set(ints, q)));
+        x = hn::IfThenElse(here, hn::Set(d, corner[(t / 3 + q / 2) * width + t % 3 + q % 2]), x);
+      }
+      sums[t] = hn::MulAdd(x, gradient, sums[t]);
+    }
+  }
+#endif
+};
+
+// One image, one channel of it, one vector of filters: adds to sums[tap][filters] and, if not null,
+// bias_sums.
+template <bool kRelu>
+void add_gradients(const ConvPoolShape& s, const Planes& planes, const float* plane, const float* y,
+                   const uint8_t* where, const float* dy, float* sums, float* bias_sums) {
+  const D d;
+  V total[kTaps], bias_total = hn::Zero(d);
+  for (int t = 0; t < kTaps; ++t) total[t] = hn::Zero(d);
+  for (int64_t py = 0; py < s.out_h; ++py) {
+    for (int64_t px = 0; px < s.out_w; ++px) {
+      const int64_t at = (py * s.out_w + px) * s.filters;
+      V gradient = hn::LoadU(d, dy + at);
+      if constexpr (kRelu)
+        gradient = hn::IfThenElseZero(hn::Gt(hn::LoadU(d, y + at), hn::Zero(d)), gradient);
+      const auto place = hn::PromoteTo(Ints(), hn::LoadU(Bytes(), where + at));
+      Winners{plane + 2 * py * planes.width + 2 * px, planes.width, gradient, place}.add(total);
+      bias_total = hn::Add(bias_total, gradient);
+    }
+  }
+  for (int t = 0; t < kTaps; ++t) {
+    float* to = sums + t * s.filters;
+    hn::StoreU(hn::Add(hn::LoadU(d, to), total[t]), d, to);
+  }
+  if (bias_sums != nullptr) hn::StoreU(hn::Add(hn::LoadU(d, bias_sums), bias_total), d, bias_sums);
+}
+
+void backward(const ConvPoolShape& s, bool relu, const float* x, const float* y,
+              const uint8_t* where, const float* dy, bool accumulate, float* dw, float* db,
+              float* scratch) {
+  const Planes planes(s);
+  float* const plane = scratch;
+  float* const sums = plane + s.channels * planes.floats;  // [channel][tap][filter]
+  float* const bias_sums = sums + s.channels * kTaps * s.filters;
+  std::fill_n(sums, (s.channels * kTaps + 1) * s.filters, 0.0f);
+  for (int64_t r = 0; r < s.rows; ++r) {
+    planes.fill(s, x + r * s.in_h * s.in_w * s.channels, plane);
+    for (int64_t c = 0; c < s.channels; ++c) {
+      for (int64_t k = 0; k < s.filters; k += kTileLanes) {
+        const int64_t at = r * s.out_h * s.out_w * s.filters + k;
+        (relu ? add_gradients<true>
+              : add_gradients<false>)(s, planes, plane + c * planes.floats, y + (relu ? at : 0),
+                                      where + at, dy + at, sums + c * kTaps * s.filters + k,
+                                      c == 0 ? bias_sums + k : nullptr);
+      }
+    }
+  }
+  const int64_t per_filter = s.channels * kTaps;
+  for (int64_t k = 0; k < s.filters; ++k) {
+    for (int64_t i = 0; i < per_filter; ++i) {
+      float& to = dw[k * per_filter + i];
+      to = accumulate ? to + sums[i * s.filters + k] : sums[i * s.filters + k];
+    }
+    if (db != nullptr) db[k] = accumulate ? db[k] + bias_sums[k] : bias_sums[k];
+  }
+}
+
+}  // namespace
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace starling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace starling {
+
+HWY_EXPORT(forward);
+HWY_EXPORT(backward);
+
+size_t conv_pool_scratch_floats(const ConvPoolShape& shape) {
+  return static_cast<size_t>(shape.channels * Planes(shape).floats +
+                             (shape.channels * kTaps + 1) * shape.filters);
+}
+
+void conv_pool_forward(const ConvPoolShape& shape, bool relu, const float* x, const float* weights,
+                       const float* bias, float* y, uint8_t* where, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(forward)(shape, relu, x, weights, bias, y, where, scratch);
+}
+
+void conv_pool_backward(const ConvPoolShape& shape, bool relu, const float* x, const float* y,
+                        const uint8_t* where, const float* dy, bool accumulate, float* dw,
+                        float* db, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(backward)
+  (shape, relu, x, y, where, dy, accumulate, dw, db, scratch);
+}
+
+}  // namespace starling
+#endif
