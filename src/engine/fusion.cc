@@ -48,6 +48,7 @@ class Fuser {
     } else if (as<AddOp>(graph_, index)) {
       ride_activation(group);
     } else if (as<BatchNormOp>(graph_, index)) {
+      ride_residual(group, index);
       const auto* next = as<ActivationOp>(graph_, only_reader(graph_, group.output));
       if (next && next->activation == ActivationKind::kRelu && !feeds_max_pool(group.output))
         ride_activation(group);
@@ -117,7 +118,8 @@ class Fuser {
 
   void ride_residual(Group& group, int main) {
     const int add = only_reader(graph_, group.output);
-    if (!as<AddOp>(graph_, add)) return;
+    // A frozen node may have no backward pass, and the residual's gradient goes through it.
+    if (!as<AddOp>(graph_, add) || !graph_.node(main).trainable) return;
     const Node& node = graph_.node(add);
     const ValueId other = node.inputs[0] == group.output ? node.inputs[1] : node.inputs[0];
     if (graph_.value(other).producer > main) return;  // not there yet when the product runs

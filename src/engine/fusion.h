@@ -1,7 +1,7 @@
 // Fusion: which nodes run as one kernel. The forward pass is cut into groups, each with one main
 // node and what rides along with it:
 //   dense or conv2d  + add (residual) + activation       in the product's own pass over its output
-//   batch_norm       + relu
+//   batch_norm       + add (residual) + relu
 //   add              + activation
 //   relu             + max pool                          as pool, then relu on a quarter of the
 //                                                        data: max and relu commute

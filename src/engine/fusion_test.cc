@@ -115,6 +115,19 @@ TEST(Fusion, BatchNormTakesReluAndNothingElse) {
               ElementsAre("batch_norm_1", "tanh_1"));
 }
 
+TEST(Fusion, ResidualAndReluRideWithBatchNorm) {
+  Graph graph;
+  const ValueId x = graph.add_input({4, 4, 4});
+  const ValueId a = graph.add(batch_norm(), {graph.add(conv(), {x})});
+  graph.add(relu(), {graph.add(add(), {x, a})});
+  EXPECT_THAT(groups(graph), ElementsAre("conv2d_1", "batch_norm_1+add_1+relu_1"));
+  Graph other;
+  const ValueId y = other.add_input({4, 4, 4});
+  const ValueId b = other.add(batch_norm(), {y});
+  other.add(activation(ActivationKind::kTanh), {other.add(add(), {b, y})});
+  EXPECT_THAT(groups(other), ElementsAre("batch_norm_1+add_1", "tanh_1"));
+}
+
 TEST(Fusion, ReluBeforeAMaxPoolGoesWithThePool) {
   EXPECT_THAT(groups(image_chain({relu(), max_pool()})), ElementsAre("max_pool2d_1+relu_1"));
   EXPECT_THAT(groups(image_chain({conv(), relu(), max_pool()})),
@@ -263,6 +276,20 @@ TEST(Fusion, FrozenLayersPassGradientsThrough) {
       if (input_gradients)
         expect_close(actual.input_gradient, expected.input_gradient, 1e-4f, "input gradient");
     }
+  }
+}
+
+// A frozen node whose input wants no gradient has no backward pass, but what is added to it has.
+TEST(Fusion, ResidualsOfFrozenLayersGetTheirGradient) {
+  for (const bool norm : {false, true}) {
+    Graph graph;
+    const ValueId x = graph.add_input({4, 4, 4});
+    const ValueId along = graph.add(conv(), {x});
+    const ValueId frozen = graph.add(norm ? batch_norm() : conv(), {x}, "", false);
+    graph.add(relu(), {graph.add(add(), {along, frozen})});
+    Rig rig(graph, mean_squared_error(), 3);
+    expect_close(rig.run_plan({}).gradients, rig.run_reference(true, false).gradients, 1e-4f,
+                 "gradients");
   }
 }
 

@@ -1,4 +1,6 @@
 // What needs one pass over memory or none: reshape, activations, softmax, dropout, add.
+#include <algorithm>
+
 #include "base/random.h"
 #include "engine/lowering.h"
 #include "tensor/kernels.h"
@@ -111,15 +113,24 @@ void add_forward(Lowering& lowering, const Group& group) {
   const int64_t n = count(lowering, group.output);
   const Ref a = lowering.value(group.inputs[0]), b = lowering.value(group.inputs[1]);
   const Ref y = lowering.make_value(group.output);
-  lowering.emit(lowering.node(group).name + " forward", {a, b, y},
-                [=](const Frame& frame) { add(n, a.in(frame), b.in(frame), y.in(frame)); });
-  if (group.activation < 0) return;
+  const std::string label = lowering.node(group).name + " forward";
+  if (group.activation < 0) {
+    lowering.emit(label, {a, b, y},
+                  [=](const Frame& frame) { add(n, a.in(frame), b.in(frame), y.in(frame)); });
+    return;
+  }
   const ActivationOp& op = activation_of(lowering, group.activation);
   const auto kind = static_cast<Elementwise>(op.activation);
-  lowering.emit(lowering.node(group).name + " activation", {y},
-                [=, slope = op.slope](const Frame& frame) {
-                  elementwise_forward(kind, slope, n, y.in(frame), y.in(frame));
-                });
+  // Block by block, so that the activation finds the sums in the cache.
+  lowering.emit(label, {a, b, y}, [=, slope = op.slope](const Frame& frame) {
+    constexpr int64_t kBlock = 2048;
+    float* out = y.in(frame);
+    for (int64_t i = 0; i < n; i += kBlock) {
+      const int64_t floats = std::min(kBlock, n - i);
+      add(floats, a.in(frame) + i, b.in(frame) + i, out + i);
+      elementwise_forward(kind, slope, floats, out + i, out + i);
+    }
+  });
 }
 
 void add_backward(Lowering& lowering, const Group& group) {
