@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/isa.h"
+#include "engine/executor.h"
 #include "engine/plan_testing.h"
 
 namespace starling {
@@ -189,6 +189,50 @@ TEST(OwnConv, PoolsTheSameInTrainingAndInference) {
   Rig rig(pooled_graph({28, 28, 1, 32, square(3, 1, 0), 4}, true), nullptr, 4);
   EXPECT_EQ(rig.run_plan({.training = false}).output, rig.run_plan({}).output);
   expect_close(rig.run_plan({}).output, rig.run_plan({.fuse = false}).output, 5e-6f, "output");
+}
+
+// Pooled, Winograd's and strided convolutions, with a projection around two of them.
+Graph every_kernel() {
+  Graph graph = pooled_graph({21, 18, 1, 16, square(3, 1, 1), 1}, true);
+  const auto conv = [&](ValueId from, int64_t filters, const Window& window) {
+    return graph.add(
+        std::make_shared<Conv2dOp>(Conv2dOp::Options{.filters = filters, .window = window}),
+        {from});
+  };
+  const ValueId x = conv(graph.output(), 16, square(3, 1, 1));
+  const ValueId projected = conv(x, 32, square(1, 2, 0));
+  const ValueId through = conv(conv(x, 32, square(3, 2, 1)), 32, square(3, 1, 1));
+  graph.add(std::make_shared<AddOp>(), {projected, through});
+  return graph;
+}
+
+TEST(OwnConv, LanesDoNotChangeTheBits) {
+  const Rig rig(every_kernel(), mean_squared_error(), 11);
+  const auto gradients = [&](int lanes) {
+    Executor executor(rig.graph, rig.loss, {}, rig.space, rig.moments, rig.weights.data(),
+                      {.lanes = lanes, .shards = 4, .micro_batch = 2});
+    executor.gradient(
+        {.samples = rig.samples, .features = rig.features.data(), .labels = rig.labels.data()});
+    std::vector<Floats> shards;
+    for (const float* shard : executor.gradients())
+      shards.push_back(rig.only_parameters(Floats(shard, shard + rig.space.total_floats())));
+    return shards;
+  };
+  const std::vector<Floats> one = gradients(1);
+  EXPECT_EQ(gradients(2), one);
+  EXPECT_EQ(gradients(3), one);
+}
+
+TEST(OwnConv, KernelsTogetherMatchTheReference) {
+  Rig rig(every_kernel(), mean_squared_error(), 3);
+  for (const bool input_gradients : {false, true}) {
+    const Rig::Outcome expected = rig.run_reference(true, input_gradients, 0.5f);
+    const Rig::Outcome actual = rig.run_plan({.input_gradients = input_gradients}, 0.5f, true);
+    expect_close(actual.output, expected.output, 2e-5f, "output");
+    expect_close(actual.gradients, expected.gradients, 2e-5f, "gradients");
+    if (input_gradients)
+      expect_close(actual.input_gradient, expected.input_gradient, 2e-5f, "input gradient");
+  }
 }
 
 }  // namespace
