@@ -23,6 +23,9 @@ struct CallbackState {
 class Callback {
  public:
   virtual ~Callback() = default;
+  // Forgets what an earlier fit() taught it. Every fit() begins with this; one that resumes then
+  // calls restore().
+  virtual void reset() {}
   virtual void train_begin(Trainer&) {}
   // `record` is the epoch's line in the history. Returns false to end training.
   virtual bool epoch_end(Trainer&, const EpochRecord& record) = 0;
@@ -47,7 +50,7 @@ CallbackPtr early_stopping(std::string value, EarlyStoppingOptions options = {})
 struct SaveBestOptions {
   std::string value = "val_loss";
 };
-// Saves the weights as `path`.safetensors whenever the value is better than before.
+// Saves the weights as `path`.safetensors whenever the value is better than before in this fit().
 CallbackPtr save_best(std::filesystem::path path, SaveBestOptions options = {});
 
 // A user's own: returns false to end training.

@@ -16,6 +16,10 @@ class Best {
  public:
   explicit Best(std::string name) : name_(std::move(name)) {
     lower_ = name_.ends_with("loss") || name_.ends_with("error");
+    reset();
+  }
+
+  void reset() {
     value_ =
         lower_ ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
   }
@@ -54,6 +58,12 @@ class EarlyStopping final : public Callback {
       throw input_error(fmt::format("early stopping with patience = {}", options.patience),
                         "use 1 or more epochs");
     }
+  }
+
+  void reset() override {
+    best_.reset();
+    waited_ = 0;
+    weights_.clear();
   }
 
   bool epoch_end(Trainer& trainer, const EpochRecord& record) override {
@@ -95,6 +105,8 @@ class SaveBest final : public Callback {
       : path_(std::move(path)), best_(options.value) {
     if (path_.extension() != ".safetensors") path_ += ".safetensors";
   }
+
+  void reset() override { best_.reset(); }
 
   bool epoch_end(Trainer& trainer, const EpochRecord& record) override {
     if (best_.improves(record, 0)) trainer.save(path_);

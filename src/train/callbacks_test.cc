@@ -161,6 +161,26 @@ TEST(Callbacks, AValueThatIsNotANumberIsNoImprovement) {
   EXPECT_FALSE(stopping->epoch_end(trainer, record));
 }
 
+// The first fit's best weights and losses mean nothing to the second, on another model and data.
+TEST_F(FitTest, CallbacksOfAnEarlierFitBeginAnew) {
+  const auto stopping = early_stopping("train_loss", {.patience = 1});
+  const auto saving = save_best(folder_ / "best", {.value = "train_loss"});
+  const FitOptions fit{.epochs = 3, .batch = 8, .callbacks = {stopping, saving}};
+  Trainer easy(small_mlp(), options());
+  easy.fit(small_data(40).cached(), fit);
+  const std::string best_before = content(folder_ / "best.safetensors");
+
+  Trainer hard(small_mlp(), options(1e-4));
+  const data::Dataset data = small_data(40, 9, 8).cached();
+  Trainer alone(small_mlp(), options(1e-4));
+  const History expected = alone.fit(
+      data,
+      {.epochs = 3, .batch = 8, .callbacks = {early_stopping("train_loss", {.patience = 1})}});
+  EXPECT_EQ(without_times(hard.fit(data, fit)), without_times(expected));
+  EXPECT_EQ(hard.weights_sha256(), alone.weights_sha256());
+  EXPECT_NE(content(folder_ / "best.safetensors"), best_before);
+}
+
 TEST(Callbacks, StateThatIsNotTheirsIsLeftAlone) {
   for (const CallbackPtr& callback : {early_stopping("val_loss"), save_best("unused")}) {
     const std::string before = callback->save().text;

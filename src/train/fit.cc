@@ -74,6 +74,7 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
 
 History FitLoop::run() {
   impl_.summary = {};
+  for (const CallbackPtr& callback : options_.callbacks) callback->reset();
   if (options_.checkpoints.resume) resume();
   begin_ledger();
   last_save_ = Clock::now();
