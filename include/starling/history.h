@@ -14,7 +14,7 @@ namespace starling {
 
 struct EpochRecord {
   uint32_t epoch = 0;  // counted from 1
-  uint64_t step = 0;   // steps of the whole run at the end of the epoch
+  uint64_t step = 0;   // steps until its end, of all calls of fit(), skipped ones among them
   double seconds = 0;  // of the epoch: training and validation
   // In the order in which they are to be shown: train_loss, val_loss, val_accuracy (0 … 1),
   // learning_rate, samples_per_s, …

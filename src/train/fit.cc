@@ -159,6 +159,7 @@ void FitLoop::run_step() {
     for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m)
       cursor_.sums.metrics[m] += result.sums->metrics[m];
   } else {
+    ++impl_.state.skipped;
     ++impl_.summary.skipped_steps;
     note(fmt::format("epoch {} step {}: skipped, a number was not finite", cursor_.epoch + 1,
                      cursor_.step_in_epoch + 1));
@@ -182,7 +183,7 @@ void FitLoop::finish_epoch() {
     append_line(options_.ledger, entry.to_json());
 
   const double n = static_cast<double>(std::max<int64_t>(1, cursor_.sums.samples));
-  EpochRecord record{.epoch = cursor_.epoch + 1, .step = impl_.state.step};
+  EpochRecord record{.epoch = cursor_.epoch + 1, .step = impl_.state.step + impl_.state.skipped};
   record.values.emplace_back("train_loss", cursor_.sums.loss / n);
   const std::vector<std::string> names = impl_.metric_names();
   for (size_t m = 0; m < names.size(); ++m)

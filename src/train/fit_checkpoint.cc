@@ -89,6 +89,7 @@ Snapshot FitLoop::snapshot() const {
   const FitSummary& summary = impl_.summary;
   snapshot.manifest = {{"step", summary.steps},
                        {"updates", impl_.state.step},
+                       {"skipped", impl_.state.skipped},
                        {"epoch", cursor_.epoch},
                        {"step_in_epoch", cursor_.step_in_epoch},
                        {"ended", cursor_.ended},
@@ -164,6 +165,7 @@ void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
   impl_.weights_changed();
   impl_.executor_for(options_.batch);  // refreshes packed copies
   impl_.state.step = manifest.at("updates");
+  impl_.state.skipped = manifest.at("skipped");
   cursor_.epoch = manifest.at("epoch");
   cursor_.step_in_epoch = manifest.at("step_in_epoch");
   // Without callbacks nothing is left that could have ended it.

@@ -67,6 +67,9 @@ TEST(NonFinite, SkipLeavesTheWeightsAndCounts) {
           << "the mean is over what was not skipped";
       EXPECT_EQ(trainer.summary().samples_unique, 8u)
           << "skipped samples were computed all the same";
+      EXPECT_THAT(history.column("step"), testing::ElementsAre(4, 8)) << "a skipped step is a step";
+      EXPECT_THAT(trainer.fit(with_third(value), {.batch = 1}).column("step"),
+                  testing::ElementsAre(12));
     }
   }
 }

@@ -1,5 +1,5 @@
 // TrainState: everything that training changes and a checkpoint keeps: weights, optimizer state,
-// running statistics and the number of updates. All in flat arrays with one layout. No threads.
+// running statistics and the number of steps. All in flat arrays with one layout. No threads.
 #pragma once
 
 #include <optional>
@@ -36,7 +36,8 @@ struct TrainState {
   Buffer<float> weights;
   std::vector<Buffer<float>> optimizer;  // by state: first moment, second moment
   Buffer<float> statistics;
-  uint64_t step = 0;  // updates done
+  uint64_t step = 0;     // updates done
+  uint64_t skipped = 0;  // steps that gave no update, because a number was not finite
 
  private:
   void draw_weights(uint64_t seed);
