@@ -29,7 +29,7 @@ namespace starling {
 
 // What to do when a loss or a gradient is not finite.
 enum class NonFinite {
-  kStop,  // end with an error that names step and layer
+  kStop,  // end with an error that names step and layer; weights are those before the step
   kSkip,  // leave the step out, and go on
 };
 

@@ -10,6 +10,16 @@ namespace {
 // About 50 µs: longer than the gaps between the parts of a step, shorter than a time slice.
 constexpr int kSpins = 2000;
 
+// What arithmetic has met, in MXCSR: bits stay until they are cleared.
+constexpr unsigned kFlags = 0x003F, kInvalid = 0x0001, kDividedByZero = 0x0004, kOverflow = 0x0008;
+
+bool arithmetic_raised() { return _mm_getcsr() & (kInvalid | kDividedByZero | kOverflow); }
+
+void clear_flags() {
+  const unsigned now = _mm_getcsr();
+  if (now & kFlags) _mm_setcsr(now & ~kFlags);
+}
+
 // One OpenMP thread, and numbers too small for full precision taken as zero: they are of no use in
 // training and cost a hundred cycles each. Both are part of the numbers, so every lane has them,
 // and the caller's thread gets its own settings back.
@@ -18,7 +28,7 @@ class LaneSettings {
   LaneSettings() : threads_(omp_get_max_threads()), control_(_mm_getcsr()) {
     omp_set_num_threads(1);
     constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
-    _mm_setcsr(control_ | kFlushToZero | kDenormalsAreZero);
+    _mm_setcsr((control_ & ~kFlags) | kFlushToZero | kDenormalsAreZero);
   }
   ~LaneSettings() {
     _mm_setcsr(control_);
@@ -68,6 +78,7 @@ Lanes::~Lanes() {
 void Lanes::run(FunctionRef<void(int)> work) {
   const LaneSettings settings;  // the caller's thread is lane 0 for the length of this call
   work_ = &work;
+  raised_.store(false, std::memory_order_relaxed);
   if (count_ > 1) {
     unfinished_.store(count_ - 1, std::memory_order_relaxed);
     round_.fetch_add(1, std::memory_order_release);
@@ -94,6 +105,7 @@ void Lanes::loop(int lane) {
     wait_for(round_, spin, [&](uint32_t round) { return round != seen; });
     ++seen;
     if (ending_) return;
+    clear_flags();
     call(lane);
     if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
   }
@@ -105,6 +117,7 @@ void Lanes::call(int lane) {
   } catch (...) {
     failures_[static_cast<size_t>(lane)] = std::current_exception();
   }
+  if (arithmetic_raised()) raised_.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace starling

@@ -27,6 +27,11 @@ class Lanes {
   // here, the lowest lane's first. Not reentrant; called from one thread.
   void run(FunctionRef<void(int lane)> work);
 
+  // Whether arithmetic overflowed, divided by zero or had no result on a lane in the last run(). If
+  // not, it took finite numbers to finite numbers: the processor keeps watch at no cost. It does
+  // not watch the conversion to bf16.
+  bool raised() const { return raised_.load(std::memory_order_relaxed); }
+
  private:
   void loop(int lane);
   void call(int lane);
@@ -36,6 +41,7 @@ class Lanes {
   std::atomic<uint32_t> round_{0};  // counts calls of run
   std::atomic<int> unfinished_{0};
   std::atomic<bool> ending_{false};
+  std::atomic<bool> raised_{false};
   std::vector<std::exception_ptr> failures_;
   std::vector<std::jthread> threads_;
 };

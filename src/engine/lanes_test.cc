@@ -41,5 +41,23 @@ TEST(Lanes, WhatALaneThrowsReachesTheCaller) {
   EXPECT_EQ(calls, 4);
 }
 
+TEST(Lanes, TellWhenArithmeticLeavesTheFiniteNumbers) {
+  Lanes lanes(3);
+  const auto raised_by = [&](float a, float (*operation)(float, float), float b) {
+    volatile float x = a, y = b, result = 0;  // computed at run time
+    lanes.run([&](int lane) {
+      if (lane == 2) result = operation(x, y);
+    });
+    return lanes.raised();
+  };
+  const auto times = [](float a, float b) { return a * b; };
+  const auto over = [](float a, float b) { return a / b; };
+  EXPECT_TRUE(raised_by(1e30f, times, 1e30f));
+  EXPECT_FALSE(raised_by(1e-30f, times, 1e-30f)) << "too small is no harm, and flags begin anew";
+  EXPECT_TRUE(raised_by(1, over, 0));
+  EXPECT_TRUE(raised_by(0, over, 0));
+  EXPECT_FALSE(raised_by(1, over, 3));
+}
+
 }  // namespace
 }  // namespace starling

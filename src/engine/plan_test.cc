@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/lanes.h"
 #include "engine/plan_testing.h"
 
 namespace starling {
@@ -87,6 +88,17 @@ struct ModelCase {
 void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
 
 class PlanModels : public testing::TestWithParam<ModelCase> {};
+
+// TrainStep relies on it: otherwise every step would look through its gradient.
+TEST_P(PlanModels, HealthyNumbersRaiseNoFlag) {
+  Lanes lanes(1);
+  for (const LossPtr& loss :
+       {softmax_cross_entropy(), binary_cross_entropy(), mean_squared_error()}) {
+    Rig rig(GetParam().graph, loss, 7);
+    lanes.run([&](int) { rig.run_plan({}); });
+    EXPECT_FALSE(lanes.raised()) << loss->kind();
+  }
+}
 
 TEST_P(PlanModels, TrainingMatchesTheReference) {
   for (const bool fuse : {true, false}) {

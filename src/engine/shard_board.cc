@@ -10,9 +10,6 @@
 namespace starling {
 namespace {
 
-// Columns. The hashes are integers, bit for bit.
-constexpr size_t kSamples = 0, kSum = 1, kExclusiveOr = 2, kLoss = 3, kMetrics = ShardBoard::kFixed;
-
 struct Hashes {
   uint64_t sum = 0, exclusive_or = 0;
   void add(std::span<const uint64_t> ids) {
@@ -75,6 +72,13 @@ double ShardBoard::tree_of(size_t column) {
     if (samples(shard) > 0) present_.push_back(row(shard)[column]);
   }
   return tree_sum(present_);
+}
+
+bool ShardBoard::raised() const {
+  for (int shard = 0; shard < layout_.shards; ++shard) {
+    if (row(shard)[kRaised] != 0) return true;
+  }
+  return false;
 }
 
 const Sums& ShardBoard::total() {

@@ -1,7 +1,8 @@
 // ShardBoard: what the shards of a batch give beside their gradients: which samples they had, sums
-// of loss and metrics, moments. One row of doubles per shard, on cache lines of its own, so that
-// the rows can lie in memory that workers share: each writes those of its shards, and whoever has
-// all of them gets the same totals, summed along the shard tree.
+// of loss and metrics, moments, and whether arithmetic left the finite numbers. One row of doubles
+// per shard, on cache lines of its own, so that the rows can lie in memory that workers share: each
+// writes those of its shards, and whoever has all of them gets the same totals, summed along the
+// shard tree.
 //
 // The memory is the caller's or the board's own. Different rows may be written at the same time.
 #pragma once
@@ -24,7 +25,9 @@ struct Sums {
 
 class ShardBoard {
  public:
-  static constexpr size_t kFixed = 4;  // columns before the metrics: samples, two hashes, loss
+  // Columns of a row; moments follow the metrics. The hashes are integers, bit for bit.
+  static constexpr size_t kSamples = 0, kSum = 1, kExclusiveOr = 2, kLoss = 3, kRaised = 4,
+                          kMetrics = 5;
 
   struct Layout {
     int shards = 1;
@@ -32,7 +35,7 @@ class ShardBoard {
     size_t moments = 0;
 
     size_t row_doubles() const {
-      return round_up(kFixed + metrics + moments, kAlignment / sizeof(double));
+      return round_up(kMetrics + metrics + moments, kAlignment / sizeof(double));
     }
     size_t doubles() const { return static_cast<size_t>(shards) * row_doubles(); }
   };
@@ -46,9 +49,13 @@ class ShardBoard {
            int64_t count);
   // These samples were computed in the shard.
   void add_samples(int shard, std::span<const uint64_t> ids);
-  double* moments(int shard) { return row(shard) + kFixed + layout_.metrics; }
+  double* moments(int shard) { return row(shard) + kMetrics + layout_.metrics; }
 
-  int64_t samples(int shard) const { return static_cast<int64_t>(row(shard)[0]); }
+  // Arithmetic overflowed or had no result (Lanes::raised) in this shard, or one computed with it.
+  void raise(int shard) { row(shard)[kRaised] = 1; }
+  bool raised() const;
+
+  int64_t samples(int shard) const { return static_cast<int64_t>(row(shard)[kSamples]); }
   // Whether the shard was computed from exactly these samples, by their number and hashes.
   bool has_samples(int shard, std::span<const uint64_t> ids) const;
   // The rows of a shard, to be moved between workers.

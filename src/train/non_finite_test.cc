@@ -43,6 +43,32 @@ TEST(NonFinite, StopNamesTheParameterWhoseGradientOverflows) {
   }
 }
 
+// One parameter's gradient overflows, those before and behind it are finite: a step happens as a
+// whole or not at all.
+TEST(NonFinite, StopLeavesTheWeightsOfTheStepBefore) {
+  for (const Optimizer& optimizer : {sgd(1e-3), momentum(1e-3), adam(1e-3)}) {
+    for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+      for (const int shards : {1, 2}) {
+        TrainerOptions all = options(optimizer, NonFinite::kStop, mean_squared_error());
+        all.precision = precision;
+        all.shards = shards;
+        Trainer trainer(Sequential({1}, {dense(1, linear, {.bias = false}), dense(1)}), all);
+        trainer.weights("dense_1.weight")[0] = 1;
+        trainer.weights("dense_2.weight")[0] = 1;
+        std::string before;
+        const Error error = error_of([&] {
+          trainer.fit(with_third(1.5e19f),
+                      {.batch = 1, .shuffle = false, .on_step = [&](const Progress&) {
+                         before = trainer.weights_sha256();
+                       }});
+        });
+        EXPECT_THAT(error.what(), HasSubstr("step 3"));
+        EXPECT_EQ(trainer.weights_sha256(), before) << precision_name(precision);
+      }
+    }
+  }
+}
+
 TEST(NonFinite, SkipLeavesTheWeightsAndCounts) {
   for (const Optimizer& optimizer : {sgd(1e-2), momentum(1e-2), adam(1e-2, {.clip_norm = 1.0})}) {
     for (const float value : {1.5e19f, 1e30f}) {  // the gradient alone, and the loss

@@ -62,6 +62,7 @@ void TrainStep::for_blocks(bool summed, Work work) {
 
 TrainStep::Result TrainStep::run(const BatchRows& batch, double rate, bool stop) {
   executor_.gradient(batch, strategy_.shards());
+  if (executor_.lanes().raised()) executor_.board().raise(strategy_.shards().begin);
   require(strategy_.exchange(static_cast<int64_t>(batch.samples.size()), stop));
   check_samples(batch.samples);
   const Sums& sums = executor_.board().total();
@@ -70,12 +71,13 @@ TrainStep::Result TrainStep::run(const BatchRows& batch, double rate, bool stop)
     return skipped(sums, stop);
   }
   UpdateSettings settings(optimizer_, rate, state_.step);
-  // The whole gradient is looked at before anything changes where that is asked for.
-  const bool look_first = optimizer_.clip_norm || policy_ == NonFinite::kSkip;
+  const bool surely_finite =
+      !executor_.board().raised() && executor_.options().precision == Precision::kF32;
+  const bool look_first = optimizer_.clip_norm || policy_ == NonFinite::kSkip || !surely_finite;
   if (look_first) {
     const double norm = sum_gradients();
     if (!std::isfinite(norm)) {
-      if (policy_ == NonFinite::kStop) stop_at_gradient();
+      if (policy_ == NonFinite::kStop) stop_at_gradient("");
       return skipped(sums, stop);
     }
     if (optimizer_.clip_norm) settings.gradient_scale = clip_scale(norm, *optimizer_.clip_norm);
@@ -86,7 +88,7 @@ TrainStep::Result TrainStep::run(const BatchRows& batch, double rate, bool stop)
   require(strategy_.commit(finite));
   if (!finite) {
     sum_gradients();
-    stop_at_gradient();
+    stop_at_gradient("; the weights in memory hold a part of this step");
   }
   if (executor_.has_packed())
     executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
@@ -153,7 +155,7 @@ void TrainStep::stop_at_loss(const BatchRows& batch) {
       kNonFiniteHint);
 }
 
-void TrainStep::stop_at_gradient() {
+void TrainStep::stop_at_gradient(const std::string& consequence) {
   // Slices lie in the order of the backward pass: the first bad one is nearest to where it began.
   const float* const sum = strategy_.parts().at[0];
   const auto bad = [&](const Slice& slice) {
@@ -162,8 +164,8 @@ void TrainStep::stop_at_gradient() {
   };
   const std::span<const Slice> slices = state_.space.slices();
   const auto first = std::find_if(slices.begin(), slices.end(), bad);
-  throw run_error(fmt::format("step {}: the gradient{} is not finite", state_.step + 1,
-                              first == slices.end() ? "" : " of " + first->name),
+  throw run_error(fmt::format("step {}: the gradient{} is not finite{}", state_.step + 1,
+                              first == slices.end() ? "" : " of " + first->name, consequence),
                   kNonFiniteHint);
 }
 

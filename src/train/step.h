@@ -1,7 +1,15 @@
 // TrainStep: one step of training: the gradient of this worker's shards on all lanes, the exchange
 // with the other workers, then the update, whose blocks workers and their lanes share. A step whose
-// loss or gradient is not finite changes nothing when the policy is to skip it; when it is to stop,
-// training ends with an error before anything is saved.
+// loss or gradient is not finite changes nothing, whether it is skipped or ends the run.
+//
+// To know that a gradient is finite before the first block changes, without reading it twice, the
+// step asks the processor: arithmetic that makes an infinity or a NaN of finite numbers raises a
+// flag (Lanes::raised), which workers tell one another with their sums. Data are finite, and a
+// weight that is not shows in the loss, or raises a flag where an operator absorbs it (0 · ∞). The
+// gradient is looked through first only when a flag is up, the precision is bf16 (rounding raises
+// none), or bad steps are to be skipped. Two cases escape the flags: finite gradients of shards
+// whose sum overflows, and a user's operator that stores an infinity without computing it. Then
+// blocks before it have changed, and the error says so.
 #pragma once
 
 #include <vector>
@@ -45,7 +53,7 @@ class TrainStep {
   void require(const Status& status) const;
   [[noreturn]] void stop_at_loss(const BatchRows& batch);
   // Requires the summed gradient in the first part.
-  [[noreturn]] void stop_at_gradient();
+  [[noreturn]] void stop_at_gradient(const std::string& consequence);
 
   Executor& executor_;
   Strategy& strategy_;
