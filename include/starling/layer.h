@@ -43,13 +43,15 @@ Symbol add(const Symbol& a, const Symbol& b);
 
 class Layer {
  public:
-  // A layer of one operator: a user's own, for instance.
+  // A layer of one operator: a user's own, for instance, with one input or several.
   Layer(std::shared_ptr<const Operator> op);  // NOLINT: meant to convert
   template <std::derived_from<Operator> Op>
   Layer(std::shared_ptr<Op> op)  // NOLINT: meant to convert
       : Layer(std::shared_ptr<const Operator>(std::move(op))) {}
 
   Symbol operator()(const Symbol& x) const;
+  // On several values, for an operator that takes them: multiply()({a, b}).
+  Symbol operator()(const std::vector<Symbol>& inputs) const;
 
   // The same layer under a name of its own; its weights are "name.weight" and so on. By default a
   // layer is named by its kind and a number: "conv2d_1".

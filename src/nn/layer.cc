@@ -12,14 +12,22 @@ Layer make_layer(Layer::Impl::Build build) {
 }
 
 Layer operator_layer(OperatorPtr op, Activation activation = linear) {
-  return make_layer([op = std::move(op), activation](Graph& graph, ValueId x,
+  return make_layer([op = std::move(op), activation](Graph& graph,
+                                                     const std::vector<ValueId>& inputs,
                                                      const std::string& name, bool trainable) {
-    x = graph.add(op, {x}, name, trainable);
+    const ValueId x = graph.add(op, inputs, name, trainable);
     if (activation.kind == Activation::Kind::kNone) return x;
     const auto kind = static_cast<ActivationKind>(static_cast<int>(activation.kind) - 1);
     return graph.add(std::make_shared<ActivationOp>(kind, activation.slope), {x},
                      name.empty() ? "" : name + "." + activation_name(kind));
   });
+}
+
+// The input of a layer that takes one.
+ValueId only(const std::vector<ValueId>& inputs) {
+  if (inputs.size() == 1) return inputs[0];
+  throw input_error(fmt::format("a layer made of others was called on {} values", inputs.size()),
+                    "call it on one; only a layer of one operator takes several");
 }
 
 // Builds layers one after another; names of a named sequence start with its own.
@@ -63,18 +71,28 @@ Symbol input(const Shape& shape) {
   return {graph, id};
 }
 
-Symbol add(const Symbol& a, const Symbol& b) {
-  if (a.graph() != b.graph()) {
-    throw input_error("two values of different models can't be added",
-                      "build both from one input()");
-  }
-  return {a.graph(), a.graph()->add(std::make_shared<AddOp>(), {a.id(), b.id()})};
-}
+Symbol add(const Symbol& a, const Symbol& b) { return Layer(std::make_shared<AddOp>())({a, b}); }
 
 Layer::Layer(std::shared_ptr<const Operator> op) : Layer(operator_layer(std::move(op))) {}
 
 Symbol Layer::operator()(const Symbol& x) const {
-  return {x.graph(), impl_->build(*x.graph(), x.id(), impl_->name, impl_->trainable)};
+  return {x.graph(), impl_->build(*x.graph(), {x.id()}, impl_->name, impl_->trainable)};
+}
+
+Symbol Layer::operator()(const std::vector<Symbol>& inputs) const {
+  if (inputs.empty()) {
+    throw input_error("a layer was called on no value", "call it on what comes from input()");
+  }
+  const std::shared_ptr<Graph>& graph = inputs[0].graph();
+  std::vector<ValueId> ids;
+  for (const Symbol& input : inputs) {
+    if (input.graph() != graph) {
+      throw input_error("values of different models can't be joined",
+                        "build all of them from one input()");
+    }
+    ids.push_back(input.id());
+  }
+  return {graph, impl_->build(*graph, ids, impl_->name, impl_->trainable)};
 }
 
 Layer Layer::named(std::string name) const {
@@ -91,7 +109,9 @@ Layer Layer::frozen() const {
 
 Activation::operator Layer() const {
   if (kind == Kind::kNone) {
-    return make_layer([](Graph&, ValueId x, const std::string&, bool) { return x; });
+    return make_layer([](Graph&, const std::vector<ValueId>& inputs, const std::string&, bool) {
+      return only(inputs);
+    });
   }
   return operator_layer(std::make_shared<ActivationOp>(
       static_cast<ActivationKind>(static_cast<int>(kind) - 1), slope));
@@ -148,15 +168,17 @@ Layer batch_norm(BatchNormOptions options) {
 }
 
 Layer sequence(std::vector<Layer> layers) {
-  return make_layer([layers = std::move(layers)](Graph& graph, ValueId x, const std::string& name,
-                                                 bool trainable) {
-    return build_all(graph, layers, x, name, trainable);
+  return make_layer([layers = std::move(layers)](Graph& graph, const std::vector<ValueId>& inputs,
+                                                 const std::string& name, bool trainable) {
+    return build_all(graph, layers, only(inputs), name, trainable);
   });
 }
 
 Layer residual(std::vector<Layer> layers, Activation activation, std::vector<Layer> shortcut) {
   return make_layer([layers = std::move(layers), activation, shortcut = std::move(shortcut)](
-                        Graph& graph, ValueId x, const std::string& name, bool trainable) {
+                        Graph& graph, const std::vector<ValueId>& inputs, const std::string& name,
+                        bool trainable) {
+    const ValueId x = only(inputs);
     const ValueId along =
         build_all(graph, shortcut, x, name.empty() ? name : name + ".shortcut", trainable);
     const ValueId through = build_all(graph, layers, x, name, trainable);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
 #include "starling/layer.h"
@@ -11,9 +12,9 @@ namespace starling {
 
 class Layer::Impl {
  public:
-  // Adds the layer's nodes for `x` and returns its output. An empty name means a numbered one.
-  using Build =
-      std::function<ValueId(Graph& graph, ValueId x, const std::string& name, bool trainable)>;
+  // Adds the layer's nodes for `inputs` and returns its output. An empty name means a numbered one.
+  using Build = std::function<ValueId(Graph& graph, const std::vector<ValueId>& inputs,
+                                      const std::string& name, bool trainable)>;
 
   explicit Impl(Build function) : build(std::move(function)) {}
   Build build;

@@ -217,6 +217,56 @@ TEST(FunctionalModel, LeavesOutWhatItsOutputDoesNotNeed) {
             0.7 * history.epochs().front().value("train_loss"));
 }
 
+// a · b + c · b, element by element, with one learned number c.
+class MixOp : public Operator {
+ public:
+  std::string kind() const override { return "mix"; }
+  Shape infer(std::span<const Shape> inputs) const override { return inputs[0]; }
+  std::vector<ParameterSpec> parameters(std::span<const Shape>) const override {
+    return {{.name = "c", .shape = {1}, .initializer = "ones"}};
+  }
+  void forward(const ForwardArgs& args) const override {
+    const int64_t n = args.context.rows * args.input_shapes[0].elements();
+    for (int64_t i = 0; i < n; ++i)
+      args.output[i] = (args.inputs[0][i] + args.parameters[0][0]) * args.inputs[1][i];
+  }
+  void backward(const BackwardArgs& args) const override {
+    const int64_t n = args.context.rows * args.input_shapes[0].elements();
+    for (int64_t i = 0; i < n; ++i) {
+      const float dy = args.grad_output[i];
+      if (args.grad_inputs[0]) args.grad_inputs[0][i] += dy * args.inputs[1][i];
+      if (args.grad_inputs[1])
+        args.grad_inputs[1][i] += dy * (args.inputs[0][i] + args.parameters[0][0]);
+      if (args.grad_parameters[0]) args.grad_parameters[0][0] += dy * args.inputs[1][i];
+    }
+  }
+};
+
+TEST(FunctionalModel, AnOperatorOfOnesOwnTakesTwoValues) {
+  const Symbol x = input({6, 6, 1});
+  const Symbol flat = flatten()(x);
+  const Layer mix = std::make_shared<MixOp>();
+  const Symbol gate = dense(16, sigmoid)(flat), value = dense(16)(flat);
+  const Symbol mixed = mix.named("gate").frozen()({mix({value, gate}), gate});
+  Trainer trainer(Model(x, dense(4)(mixed)), options());
+  EXPECT_THAT(trainer.parameter_names(), testing::IsSupersetOf({"mix_1.c", "gate.c"}));
+  const History history = trainer.fit(small_data(80).cached(), {.epochs = 8, .batch = 8});
+  EXPECT_LT(history.epochs().back().value("train_loss"),
+            0.7 * history.epochs().front().value("train_loss"));
+  EXPECT_NE(trainer.weights("mix_1.c")[0], 1);
+  EXPECT_EQ(trainer.weights("gate.c")[0], 1);
+}
+
+TEST(FunctionalModel, RefusesListsThatDoNotFit) {
+  const Symbol x = input({4}), y = input({4});
+  const Layer mix = std::make_shared<MixOp>();
+  EXPECT_THROW(mix({x, y}), Error) << "of two models";
+  EXPECT_THROW(mix(std::vector<Symbol>{}), Error);
+  EXPECT_THROW(dense(2)({x, x}), Error);
+  EXPECT_THROW(sequence({dense(2)})({x, x}), Error);
+  EXPECT_THROW(residual({dense(4)})({x, x}), Error);
+}
+
 TEST(FunctionalModel, RefusesWhatIsNotOneModel) {
   const Symbol x = input({4}), y = input({4});
   EXPECT_THROW(add(x, y), Error);
