@@ -5,6 +5,7 @@
 
 #include "base/atomic_file_testing.h"
 #include "base/read_file.h"
+#include "error_of.h"
 
 namespace starling {
 namespace {
@@ -12,19 +13,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-// Runs `action`, which must throw an Error, and returns it.
-template <typename Action>
-Error error_of(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_FALSE(error.hint().empty());
-    return error;
-  }
-  ADD_FAILURE() << "no error";
-  return run_error("none", "none");
-}
 
 TEST(AtomicFile, AppearsOnlyAtCommit) {
   const TemporaryFolder folder;

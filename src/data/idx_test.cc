@@ -22,9 +22,9 @@ class Idx : public FolderTest {
                                                                12);
   const std::string labels_ = idx_header(kU8, {2}) + std::string("\x07\x01", 2);
 
-  std::string refusal(const std::string& images) {
+  std::string file_refusal(const std::string& images) {
     const auto path = write("images", images), labels = write("labels", labels_);
-    const std::string message = error_of([&] { idx(path, labels); });
+    const std::string message = refusal([&] { idx(path, labels); });
     EXPECT_THAT(message, HasSubstr(path.string()));
     return message;
   }
@@ -88,74 +88,77 @@ TEST_F(Idx, ValuesThatAreNotFiniteAreRefusedWithTheSamplesNumber) {
   const Dataset data =
       idx(write("numbers", idx_header(0x0D, {2, 3}) + numbers<float>({1, 2, 3, 4, nan, 6})),
           write("labels", labels_));
-  EXPECT_THAT(error_of([&] { read_all(data); }), HasSubstr("sample 1 of"));
+  EXPECT_THAT(refusal([&] { read_all(data); }), HasSubstr("sample 1 of"));
   // A double that is too large for a float is infinite as one.
   const Dataset large = idx(write("doubles", idx_header(0x0E, {2}) + numbers<double>({1e300, 0})),
                             write("labels", labels_));
-  EXPECT_THAT(error_of([&] { read_all(large); }), HasSubstr("sample 0 of"));
+  EXPECT_THAT(refusal([&] { read_all(large); }), HasSubstr("sample 0 of"));
 }
 
 TEST_F(Idx, SamplesThatDoNotExistAreRefused) {
   const Dataset data = idx(write("images", images_), write("labels", labels_));
   float features[6], label;
-  EXPECT_THAT(error_of([&] { data.read(std::vector<uint64_t>{2}, features, &label); }),
+  EXPECT_THAT(refusal([&] { data.read(std::vector<uint64_t>{2}, features, &label); }),
               HasSubstr("no sample 2"));
 }
 
 TEST_F(Idx, RefusesFilesThatAreNotIdx) {
-  EXPECT_THAT(refusal(""), HasSubstr("0 bytes"));
-  EXPECT_THAT(refusal("hello, world"), HasSubstr("not an IDX file"));
-  EXPECT_THAT(refusal(idx_header(0x42, {1}) + "x"), HasSubstr("unknown type 0x42"));
-  EXPECT_THAT(refusal(idx_header(kU8, {})), HasSubstr("0 axes"));
-  EXPECT_THAT(refusal(idx_header(kU8, std::vector<uint32_t>(255, 1)) + "x"), HasSubstr("255 axes"));
+  EXPECT_THAT(file_refusal(""), HasSubstr("0 bytes"));
+  EXPECT_THAT(file_refusal("hello, world"), HasSubstr("not an IDX file"));
+  EXPECT_THAT(file_refusal(idx_header(0x42, {1}) + "x"), HasSubstr("unknown type 0x42"));
+  EXPECT_THAT(file_refusal(idx_header(kU8, {})), HasSubstr("0 axes"));
+  EXPECT_THAT(file_refusal(idx_header(kU8, std::vector<uint32_t>(255, 1)) + "x"),
+              HasSubstr("255 axes"));
 }
 
 TEST_F(Idx, RefusesTruncatedFiles) {
   for (size_t length = 0; length < images_.size(); ++length) {
-    refusal(images_.substr(0, length));
+    file_refusal(images_.substr(0, length));
   }
-  EXPECT_THAT(refusal(images_.substr(0, 20)), HasSubstr("cut short"));
+  EXPECT_THAT(file_refusal(images_.substr(0, 20)), HasSubstr("cut short"));
 }
 
-TEST_F(Idx, RefusesTrailingBytes) { EXPECT_THAT(refusal(images_ + "x"), HasSubstr("damaged")); }
+TEST_F(Idx, RefusesTrailingBytes) {
+  EXPECT_THAT(file_refusal(images_ + "x"), HasSubstr("damaged"));
+}
 
 TEST_F(Idx, RefusesHugeAndEmptyExtents) {
-  EXPECT_THAT(refusal(idx_header(kU8, {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}) + "x"),
+  EXPECT_THAT(file_refusal(idx_header(kU8, {0xFFFFFFFF, 0xFFFFFFFF, 0xFFFFFFFF}) + "x"),
               HasSubstr("no file is as large"));
   // The product is 0 modulo 2^64.
-  EXPECT_THAT(refusal(idx_header(0x0E, {1u << 31, 1u << 30, 4}) + "x"),
+  EXPECT_THAT(file_refusal(idx_header(0x0E, {1u << 31, 1u << 30, 4}) + "x"),
               HasSubstr("no file is as large"));
-  EXPECT_THAT(refusal(idx_header(kU8, {0x7FFFFFFF, 1000}) + "x"), HasSubstr("cut short"));
-  EXPECT_THAT(refusal(idx_header(kU8, {0, 28, 28})), HasSubstr("at least one sample"));
+  EXPECT_THAT(file_refusal(idx_header(kU8, {0x7FFFFFFF, 1000}) + "x"), HasSubstr("cut short"));
+  EXPECT_THAT(file_refusal(idx_header(kU8, {0, 28, 28})), HasSubstr("at least one sample"));
 }
 
 TEST_F(Idx, RefusesDifferentNumbersOfFeaturesAndLabels) {
   const auto images = write("images", images_);
   const auto labels = write("labels", idx_header(kU8, {3}) + "abc");
-  EXPECT_THAT(error_of([&] { idx(images, labels); }), HasSubstr("3 labels"));
+  EXPECT_THAT(refusal([&] { idx(images, labels); }), HasSubstr("3 labels"));
 }
 
 TEST_F(Idx, RefusesDamagedGzip) {
   const std::string packed = gzip(images_);
-  EXPECT_THAT(refusal(packed.substr(0, packed.size() - 9)), HasSubstr("ends too early"));
+  EXPECT_THAT(file_refusal(packed.substr(0, packed.size() - 9)), HasSubstr("ends too early"));
   std::string flipped = packed;
   flipped[packed.size() - 6] = static_cast<char>(flipped[packed.size() - 6] ^ 1);  // the checksum
-  EXPECT_THAT(refusal(flipped), HasSubstr("cannot be unpacked"));
-  EXPECT_THAT(refusal(packed + "garbage"), HasSubstr("cannot be unpacked"));
-  EXPECT_THAT(refusal(gzip(images_.substr(0, 20))), HasSubstr("cut short"));
+  EXPECT_THAT(file_refusal(flipped), HasSubstr("cannot be unpacked"));
+  EXPECT_THAT(file_refusal(packed + "garbage"), HasSubstr("cannot be unpacked"));
+  EXPECT_THAT(file_refusal(gzip(images_.substr(0, 20))), HasSubstr("cut short"));
 }
 
 TEST_F(Idx, StopsUnpackingAfterTheDeclaredBytes) {
   const std::string bomb = gzip(images_ + std::string(64 << 20, '\0'));
   EXPECT_LT(bomb.size(), size_t{1} << 20);
-  EXPECT_THAT(refusal(bomb), HasSubstr("more than the 28 bytes"));
+  EXPECT_THAT(file_refusal(bomb), HasSubstr("more than the 28 bytes"));
   const std::string larger = idx_header(kU8, {2, 1000}) + std::string(2000, 'x');
-  EXPECT_THAT(refusal(gzip(larger + "x")), HasSubstr("more than the 2012 bytes"));
+  EXPECT_THAT(file_refusal(gzip(larger + "x")), HasSubstr("more than the 2012 bytes"));
 }
 
 TEST_F(Idx, RefusesToAllocateWhatPackedBytesCannotHold) {
   const std::string liar = gzip(idx_header(kU8, {1u << 30, 1u << 10}) + "x");
-  EXPECT_THAT(refusal(liar), HasSubstr("packed bytes can hold"));
+  EXPECT_THAT(file_refusal(liar), HasSubstr("packed bytes can hold"));
 }
 
 }  // namespace

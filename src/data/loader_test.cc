@@ -161,7 +161,7 @@ TEST(Loader, ErrorsComeOutAtTheirBatchAndANewStartGoesOn) {
     loader.start_epoch(0);
     EXPECT_EQ(loader.next().ids[0], 0u);
     EXPECT_EQ(loader.next().ids[0], 10u);
-    EXPECT_THAT(error_of([&] { loader.next(); }), HasSubstr("sample 25"));
+    EXPECT_THAT(refusal([&] { loader.next(); }), HasSubstr("sample 25"));
     EXPECT_THROW(loader.next(), Error);
     loader.start_epoch(0, 3);
     EXPECT_EQ(loader.next().ids[0], 30u);

@@ -30,13 +30,13 @@ class Npy : public FolderTest {
     return npy(write("features.npy", features), write("labels.npy", labels_));
   }
 
-  std::string refusal(const std::string& features) {
-    const std::string message = error_of([&] { open(features); });
+  std::string file_refusal(const std::string& features) {
+    const std::string message = refusal([&] { open(features); });
     EXPECT_THAT(message, HasSubstr((folder_ / "features.npy").string()));
     return message;
   }
 
-  std::string refused_header(const std::string& text) { return refusal(npy_file(text, "")); }
+  std::string refused_header(const std::string& text) { return file_refusal(npy_file(text, "")); }
 
   const std::string labels_ = npy_file(header("<i8", "(2,)"), numbers<int64_t>({3, 1}));
   const std::string matrix_ = npy_file(header("<f4", "(2, 3)"), numbers<float>({1, 2, 3, 4, 5, 6}));
@@ -83,7 +83,7 @@ TEST_F(Npy, ScalesFeaturesOnly) {
 TEST_F(Npy, NotANumberIsRefusedWithTheSamplesNumber) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Dataset data = open(npy_file(header("<f4", "(2, 1)"), numbers<float>({1, nan})));
-  EXPECT_THAT(error_of([&] { read_all(data); }), HasSubstr("sample 1 of"));
+  EXPECT_THAT(refusal([&] { read_all(data); }), HasSubstr("sample 1 of"));
   float feature, label;
   data.read(std::vector<uint64_t>{0}, &feature, &label);
   EXPECT_EQ(feature, 1);
@@ -100,9 +100,10 @@ TEST_F(Npy, RefusesOtherTypesWithTheRemedy) {
 }
 
 TEST_F(Npy, RefusesTruncatedFiles) {
-  for (size_t length = 0; length < matrix_.size(); ++length) refusal(matrix_.substr(0, length));
-  EXPECT_THAT(refusal(matrix_.substr(0, matrix_.size() - 1)), HasSubstr("cut short"));
-  EXPECT_THAT(refusal(matrix_ + "x"), HasSubstr("damaged"));
+  for (size_t length = 0; length < matrix_.size(); ++length)
+    file_refusal(matrix_.substr(0, length));
+  EXPECT_THAT(file_refusal(matrix_.substr(0, matrix_.size() - 1)), HasSubstr("cut short"));
+  EXPECT_THAT(file_refusal(matrix_ + "x"), HasSubstr("damaged"));
 }
 
 TEST_F(Npy, RefusesMalformedHeaders) {
@@ -134,9 +135,9 @@ TEST_F(Npy, RefusesHugeAndEmptyShapes) {
 TEST_F(Npy, RefusesHeadersLongerThanTheFile) {
   std::string file = npy_file(header("<f4", "(2,)"), "", 2);
   file.replace(8, 4, little_endian(uint32_t{0xFFFFFFFF}));
-  EXPECT_THAT(refusal(file), HasSubstr("declares a header of 4294967295 bytes"));
+  EXPECT_THAT(file_refusal(file), HasSubstr("declares a header of 4294967295 bytes"));
   file[6] = 9;
-  EXPECT_THAT(refusal(file), HasSubstr("version is 9"));
+  EXPECT_THAT(file_refusal(file), HasSubstr("version is 9"));
 }
 
 }  // namespace

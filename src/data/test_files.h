@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "error_of.h"
 #include "starling/data.h"
 #include "starling/error.h"
 
@@ -91,20 +92,6 @@ inline Samples read_all(const Dataset& dataset) {
   std::iota(ids.begin(), ids.end(), uint64_t{0});
   dataset.read(ids, samples.features.data(), samples.labels.data());
   return samples;
-}
-
-// Runs `action` and returns the Error's message and hint in one; fails the test if there is none.
-template <typename Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.cause(), Error::Cause::kInput) << error.what();
-    EXPECT_FALSE(error.hint().empty());
-    return std::string(error.what()) + " | " + error.hint();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
 }
 
 // `count` samples with one feature, 0, 10, 20 …, and the sample's number as label.

@@ -8,6 +8,7 @@
 #include <limits>
 #include <set>
 
+#include "error_of.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -17,20 +18,6 @@ using testing::HasSubstr;
 using Mode = Pool2dOp::Mode;
 
 Shape infer(const Operator& op, std::vector<Shape> inputs) { return op.infer(inputs); }
-
-// Runs `action`, which must throw an input error, and returns "message | hint".
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.cause(), Error::Cause::kInput);
-    EXPECT_FALSE(error.hint().empty());
-    return std::string(error.what()) + " | " + error.hint();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return "";
-}
 
 Conv2dOp conv(int64_t filters, Window window, int64_t groups = 1) {
   return Conv2dOp({.filters = filters, .window = window, .groups = groups});

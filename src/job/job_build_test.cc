@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "error_of.h"
 #include "graph/graph.h"
 #include "job/job_fields.h"
 #include "starling/error.h"
@@ -15,17 +16,6 @@ using testing::HasSubstr;
 
 Job job_of(const std::string& layers, const std::string& rest = "") {
   return parse_job("[model]\ninput = [8, 8, 2]\nlayers = [" + layers + "]\n" + rest, "job.toml");
-}
-
-template <typename Action>
-std::string error_of(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return std::string(error.what()) + " | " + error.hint();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
 }
 
 TEST(JobBuild, BuildsEveryTypeOfLayer) {
@@ -83,7 +73,7 @@ TEST(JobBuild, OptionsReachTheLayers) {
 TEST(JobBuild, NamesTheLayerAndBothShapes) {
   const Job job =
       job_of(R"({type = "conv2d", filters = 4}, {type = "conv2d", filters = 4, kernel = 9})");
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(refusal([&] {
                 build_model(job, {8, 8, 2});
               }),
               AllOf(HasSubstr("layer conv2d_2:"), HasSubstr("6×6×4"), HasSubstr("9×9")));
@@ -121,17 +111,17 @@ TEST(JobBuild, WeightDecayOfAdamWHasItsOwnDefault) {
 }
 
 TEST(JobBuild, ConflictingFieldsAreRefused) {
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(refusal([] {
                 trainer_options(
                     job_of("{type = \"relu\"}", "[optimizer]\nclip_norm = 1\nclip_value = 1\n"));
               }),
               HasSubstr("clip_value and clip_norm are both set"));
   EXPECT_THAT(
-      error_of([] {
+      refusal([] {
         trainer_options(job_of("{type = \"relu\"}", "[optimizer.schedule]\nname = \"step\"\n"));
       }),
       HasSubstr("either every or milestones"));
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(refusal([] {
                 trainer_options(job_of("{type = \"relu\"}", "[training]\nmetrics = [\"top_0\"]\n"));
               }),
               HasSubstr("which is no metric"));
@@ -149,9 +139,8 @@ TEST(JobBuild, TestDataIsTheValidationUnlessThereIsASplit) {
 }
 
 TEST(JobBuild, FilesThatAreNotNamedAreAskedFor) {
-  EXPECT_THAT(
-      error_of([] { open_data(job_of("{type = \"relu\"}", "[data]\nsource = \"npy\"\n")); }),
-      HasSubstr("data.train_features is not set"));
+  EXPECT_THAT(refusal([] { open_data(job_of("{type = \"relu\"}", "[data]\nsource = \"npy\"\n")); }),
+              HasSubstr("data.train_features is not set"));
 }
 
 TEST(JobBuild, CallbacksAndCheckpointsFollowTheJob) {

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "error_of.h"
 #include "job/job_fields.h"
 #include "starling/error.h"
 
@@ -20,15 +21,7 @@ Job parse(const std::string& text, const std::vector<std::string>& sets = {}) {
 
 // The message and hint of the input Error that parsing ends with.
 std::string error_of(const std::string& text, const std::vector<std::string>& sets = {}) {
-  try {
-    parse(text, sets);
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    EXPECT_FALSE(error.hint().empty());
-    return std::string(error.what()) + " | " + error.hint();
-  }
-  ADD_FAILURE() << "no Error was thrown";
-  return "";
+  return refusal([&] { parse(text, sets); });
 }
 
 TEST(JobParse, LeavesDefaultsWhereTheFileSaysNothing) {

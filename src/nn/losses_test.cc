@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "error_of.h"
 #include "golden.h"
 #include "starling/error.h"
 #include "starling/loss.h"
@@ -17,20 +18,6 @@ using testing::HasSubstr;
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-// Runs `action`, which must throw an input error, and returns "message | hint".
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.cause(), Error::Cause::kInput);
-    EXPECT_FALSE(error.hint().empty());
-    return std::string(error.what()) + " | " + error.hint();
-  }
-  ADD_FAILURE() << "nothing was refused";
-  return "";
-}
 
 std::string label_refusal(const LossPtr& loss, const Shape& shape, int64_t rows,
                           const Floats& labels, uint64_t first_sample) {

@@ -8,6 +8,7 @@
 #include "base/atomic_file.h"
 #include "base/atomic_file_testing.h"
 #include "base/read_file.h"
+#include "error_of.h"
 
 namespace starling {
 namespace {
@@ -41,13 +42,7 @@ TEST(RunLog, ResumedRunGoesOnWithTheSameFile) {
 TEST(RunLog, UnwritablePlaceIsAnErrorWithAHint) {
   const TemporaryFolder folder;
   write_file_atomically(folder.path() / "file", "x");
-  try {
-    RunLog log(folder.path() / "file" / "log.txt");
-    FAIL() << "opened";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.cause(), Error::Cause::kInput);
-    EXPECT_FALSE(error.hint().empty());
-  }
+  refusal([&] { RunLog(folder.path() / "file" / "log.txt"); });
 }
 
 TEST(RunLog, FullDiskIsSaidOnceAndEndsNothing) {

@@ -6,24 +6,13 @@
 #include <cmath>
 #include <string>
 
+#include "error_of.h"
 #include "starling/error.h"
 
 namespace starling {
 namespace {
 
 using testing::HasSubstr;
-
-// Runs `make` and returns "message | hint" of the Error that it throws.
-template <class Make>
-std::string refusal(Make make) {
-  try {
-    make();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.exit_code(), 2);
-    return std::string(error.what()) + " | " + error.hint();
-  }
-  return "accepted";
-}
 
 TEST(Optimizer, MakersTakeDesignatedOptions) {
   const Optimizer optimizer = adam(

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "error_of.h"
 #include "starling/starling.h"
 
 namespace starling {
@@ -58,18 +59,6 @@ inline History without_times(const History& history) {
     result.append(std::move(record));
   }
   return result;
-}
-
-// The Error that `work` throws; the test fails when it throws none.
-template <typename Work>
-Error error_of(Work work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error;
-  }
-  ADD_FAILURE() << "no error was thrown";
-  return input_error("", "");
 }
 
 }  // namespace starling
