@@ -22,6 +22,14 @@ Exit codes: 0 done; 1 something went wrong in the run; 2 something is wrong with
 75 stopped by Ctrl-C or SIGTERM after saving: run again with --resume.
 docs/job.md documents every field of a job file.)";
 
+// CLI11's help without what it adds to names: types, ranges and what excludes what.
+class HelpFormatter : public CLI::Formatter {
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_positional() || option->get_type_size() == 0) return "";
+    return " " + option->get_type_name().substr(0, option->get_type_name().find(':'));
+  }
+};
+
 // What is parsed before it is checked.
 struct Raw {
   std::vector<std::string> sets;
@@ -35,6 +43,7 @@ class Parser {
   Parser() : app_("Starling trains deep-learning models on CPUs.", "starling") {
     app_.set_version_flag("--version", fmt::format("starling {}", version()), "Show the version");
     app_.set_help_flag("-h,--help", "Show this help");
+    app_.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit it
     app_.footer(kFooter);
     app_.require_subcommand(1);
     app_.failure_message(CLI::FailureMessage::simple);
@@ -72,6 +81,8 @@ class Parser {
  private:
   static Arguments shown(std::string text) {
     Arguments arguments;
+    // One empty line between groups is enough.
+    for (size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
     arguments.text = std::move(text);
     return arguments;
   }
@@ -118,7 +129,8 @@ class Parser {
     CLI::Option* resume = sub->add_flag("--resume", arguments_.resume,
                                         "Go on from the newest checkpoint in the folder")
                               ->group("Run");
-    sub->add_flag("--overwrite", arguments_.overwrite, "Replace the run that is in the folder")
+    sub->add_flag("--overwrite", arguments_.overwrite,
+                  "Replace the run that is in the folder; not with --resume")
         ->excludes(resume)
         ->group("Run");
     sub->add_flag("--no-progress", arguments_.no_progress, "Write no progress")->group("Run");
@@ -174,7 +186,7 @@ class Parser {
                              ->type_name("FILE.npy")
                              ->group("Samples");
     sub->add_option("--samples", raw_.samples,
-                    "Samples of the test data instead: from FIRST to before LAST")
+                    "Samples of the test data instead, from FIRST to before LAST")
         ->type_name("FIRST:LAST")
         ->excludes(input)
         ->group("Samples");
@@ -182,10 +194,9 @@ class Parser {
                     "Where results go, .csv or .npy; default: the terminal")
         ->type_name("FILE")
         ->group("Results");
-    sub->add_option("--top", arguments_.top, "Classes to show for each sample")
+    sub->add_option("--top", arguments_.top, "Classes to show for each sample; default: 3")
         ->type_name("K")
         ->check(CLI::Range(1, 1000))
-        ->capture_default_str()
         ->group("Results");
     sub->add_flag("--raw", arguments_.raw, "The model's outputs as they are, not as probabilities")
         ->group("Results");

@@ -87,9 +87,9 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
   const int64_t rows = executor.micro_batch(rows_of(group), group.size());
 
   std::string text = fmt::format("{}\n\n{}\n", job.name, model.summary());
-  text += fmt::format("training   batch {} in {} shards, micro-batch {}, {} lanes, {}, {}, {} {}\n",
-                      batch, shards, rows, lanes, job.precision, isa_name(), job.optimizer.name,
-                      job.optimizer.learning_rate);
+  text += fmt::format("training   batch {} in {} shards, micro-batch {}, {} {}, {}, {}, {} {}\n",
+                      batch, shards, rows, lanes, lanes == 1 ? "lane" : "lanes", job.precision,
+                      isa_name(), job.optimizer.name, job.optimizer.learning_rate);
   text += cost_text(job, model);
   const size_t weights = state.space.total_floats() * sizeof(float);
   const size_t parts[] = {weights, state.optimizer.size() * weights, executor.gradient_bytes(),
