@@ -97,4 +97,16 @@ inline void serve(Subject& subject, size_t base_bytes) {
   }
 }
 
+// What main() of a server does: an exception becomes a line on standard error and exit code 1.
+template <typename Run>
+int run_program(int argc, char** argv, Run run) {
+  try {
+    run(Options(argc, argv));
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}
+
 }  // namespace bench

@@ -11,8 +11,7 @@
 
 namespace {
 
-void run(int argc, char** argv) {
-  const bench::Options options(argc, argv);
+void run(const bench::Options& options) {
   const size_t base_bytes = bench::process_bytes("VmRSS");
   bench::Job job({.model = options.text("model", "cnn"),
                   .batch = static_cast<uint64_t>(options.number("batch", 64)),
@@ -36,12 +35,4 @@ void run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    run(argc, argv);
-    return 0;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return bench::run_program(argc, argv, run); }

@@ -215,8 +215,7 @@ std::string loaded_blas() {
   return "[" + list + "]";
 }
 
-void run(int argc, char** argv) {
-  const bench::Options options(argc, argv);
+void run(const bench::Options& options) {
   const Settings settings{options.text("model", "cnn"),
                           options.number("batch", 64),
                           options.text("layout", "nchw") == "channels_last",
@@ -253,12 +252,4 @@ void run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  try {
-    run(argc, argv);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return bench::run_program(argc, argv, run); }

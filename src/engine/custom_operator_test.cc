@@ -13,6 +13,7 @@
 namespace starling {
 namespace {
 
+using testing_plans::chain;
 using testing_plans::expect_close;
 using testing_plans::Floats;
 using testing_plans::Rig;
@@ -183,13 +184,6 @@ OperatorPtr max_pool() {
       Pool2dOp::Mode::kMax, Window{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2});
 }
 OperatorPtr flatten() { return std::make_shared<ReshapeOp>(std::nullopt); }
-
-Graph chain(const Shape& input, const std::vector<OperatorPtr>& operators) {
-  Graph graph;
-  ValueId x = graph.add_input(input);
-  for (const OperatorPtr& op : operators) x = graph.add(op, {x});
-  return graph;
-}
 
 // Between groups of every kind: dense + tanh, relu + max pool, conv + relu, reshape.
 Graph among_fused() {

@@ -9,6 +9,7 @@
 namespace starling {
 namespace {
 
+using testing_plans::chain;
 using testing_plans::expect_close;
 using testing_plans::Floats;
 using testing_plans::Rig;
@@ -39,13 +40,6 @@ OperatorPtr add() { return std::make_shared<AddOp>(); }
 OperatorPtr flatten() { return std::make_shared<ReshapeOp>(std::nullopt); }
 OperatorPtr dropout() { return std::make_shared<DropoutOp>(0.3f); }
 OperatorPtr global_average() { return std::make_shared<GlobalPool2dOp>(Pool2dOp::Mode::kAverage); }
-
-Graph chain(const Shape& input, const std::vector<OperatorPtr>& operators) {
-  Graph graph;
-  ValueId x = graph.add_input(input);
-  for (const OperatorPtr& op : operators) x = graph.add(op, {x});
-  return graph;
-}
 
 Graph mlp() {
   return chain({13}, {dense(17), relu(), dense(9), activation(ActivationKind::kTanh), dense(5)});
