@@ -1,10 +1,8 @@
 // Whatever is wrong, the command ends with `error:`, `hint:` and the right exit code: 2 for what
 // the user gave, 1 for what went wrong in the run; and leaves no partial file under a final name.
-#include <sys/mount.h>
-
-#include <cstring>
 #include <limits>
 
+#include "base/atomic_file_testing.h"
 #include "command_testing.h"
 #include "data/test_files.h"
 
@@ -221,32 +219,10 @@ TEST_F(BadInput, NameThatIsNoFolder) {
               HasSubstr("can't be the name of a folder"));
 }
 
-// A file system of its own, as small as wanted. Only root can mount one.
-class SmallDisk {
- public:
-  SmallDisk(const std::filesystem::path& path, const char* options) : path_(path) {
-    std::filesystem::create_directories(path);
-    mounted_ = mount("tmpfs", path.c_str(), "tmpfs", 0, options) == 0;
-    error_ = errno;
-  }
-  ~SmallDisk() {
-    if (mounted_) umount2(path_.c_str(), MNT_DETACH);
-  }
-  bool mounted() const { return mounted_; }
-  const char* reason() const { return std::strerror(error_); }
-
- private:
-  std::filesystem::path path_;
-  bool mounted_;
-  int error_;
-};
-
 TEST_F(BadInput, FullDiskEndsTheRunAndLeavesNothingHalf) {
-  const SmallDisk disk(folder_ / "disk", "size=256k");
-  if (!disk.mounted()) {
-    GTEST_SKIP() << "a full disk needs a small file system, which only root can mount here: "
-                 << disk.reason();
-  }
+  const SmallDisk disk("256k");
+  if (!disk.mounted()) GTEST_SKIP() << "no small disk: " << disk.reason();
+  std::filesystem::create_directory_symlink(disk.path(), folder_ / "disk");
   write_cnn_job();
   // 400 KB of weights: the first files fit, the weights don't.
   const std::string error = refused(
@@ -265,11 +241,9 @@ TEST_F(BadInput, FullDiskEndsTheRunAndLeavesNothingHalf) {
 }
 
 TEST_F(BadInput, FullDiskLosesNothingThatWasSavedBefore) {
-  const SmallDisk disk(folder_ / "disk", "size=512k");
-  if (!disk.mounted()) {
-    GTEST_SKIP() << "a full disk needs a small file system, which only root can mount here: "
-                 << disk.reason();
-  }
+  const SmallDisk disk("512k");
+  if (!disk.mounted()) GTEST_SKIP() << "no small disk: " << disk.reason();
+  std::filesystem::create_directory_symlink(disk.path(), folder_ / "disk");
   write_cnn_job();
   done({"train", "cnn.toml", "--run-dir", "whole"});
   done({"train", "cnn.toml", "--run-dir", "disk/run", "--set", "training.epochs=2"});

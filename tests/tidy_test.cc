@@ -64,10 +64,14 @@ struct Skips {
   std::string_view reason;
 };
 const std::map<std::string_view, Skips> kSkips = {
-    {"src/base/atomic_file_test.cc", {2, "a disk that fills up is mounted, which needs root"}},
-    {"src/observe/run_log_test.cc", {1, "a disk that fills up is mounted, which needs root"}},
-    {"src/train/checkpoint_test.cc", {1, "a disk that fills up is mounted, which needs root"}},
-    {"tests/command_bad_input_test.cc", {2, "a disk that fills up is mounted, which needs root"}},
+    {"src/base/atomic_file_test.cc",
+     {2, "a disk that fills up is mounted: needs root or user namespaces"}},
+    {"src/observe/run_log_test.cc",
+     {1, "a disk that fills up is mounted: needs root or user namespaces"}},
+    {"src/train/checkpoint_test.cc",
+     {1, "a disk that fills up is mounted: needs root or user namespaces"}},
+    {"tests/command_bad_input_test.cc",
+     {2, "a disk that fills up is mounted: needs root or user namespaces"}},
 };
 
 struct File {

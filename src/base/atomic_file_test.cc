@@ -54,7 +54,7 @@ TEST(AtomicFile, RefusesWritesAndCommitsAfterCommit) {
 
 TEST(AtomicFile, FullDiskKeepsTheOldFileAndSaysWhatIsNeeded) {
   const SmallDisk disk("64k");
-  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  if (!disk.mounted()) GTEST_SKIP() << "no small disk: " << disk.reason();
   const auto path = disk.path() / "a.bin";
   write_file_atomically(path, "old");
   const std::string large(200000, 'x');
@@ -69,7 +69,7 @@ TEST(AtomicFile, FullDiskKeepsTheOldFileAndSaysWhatIsNeeded) {
 
 TEST(AtomicFile, ReadOnlyDiskIsTheUsersToMend) {
   SmallDisk disk("64k");
-  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  if (!disk.mounted()) GTEST_SKIP() << "no small disk: " << disk.reason();
   ASSERT_TRUE(disk.make_read_only());
   const Error error = error_of([&] { write_file_atomically(disk.path() / "a", "x"); });
   EXPECT_EQ(error.cause(), Error::Cause::kInput);

@@ -47,7 +47,7 @@ TEST(RunLog, UnwritablePlaceIsAnErrorWithAHint) {
 
 TEST(RunLog, FullDiskIsSaidOnceAndEndsNothing) {
   const SmallDisk disk("16k");
-  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  if (!disk.mounted()) GTEST_SKIP() << "no small disk: " << disk.reason();
   std::vector<std::string> shown;
   RunLog log(disk.path() / "log.txt", [&](std::string_view line) { shown.emplace_back(line); });
   for (int i = 0; i < 100; ++i) log.info(std::string(1000, 'x'));

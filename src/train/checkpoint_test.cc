@@ -119,7 +119,7 @@ TEST(Checkpoint, SnapshotWithoutAStepIsAFailure) {
 
 TEST(Checkpoint, FullDiskKeepsTheLastOneAndLeavesNoPart) {
   SmallDisk disk("100k");
-  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  if (!disk.mounted()) GTEST_SKIP() << "no small disk: " << disk.reason();
   CheckpointStore store(disk.path() / "checkpoints", {.keep = 1});
   store.save(snapshot_of(1));
   Snapshot large = snapshot_of(2);
