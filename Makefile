@@ -1,6 +1,6 @@
 # The front door: `make demo` and `make test` do all the set-up themselves.
 .DEFAULT_GOAL := help
-.PHONY: help packages build demo test test-long asan tsan bench install clean
+.PHONY: help packages build demo test test-long bench install clean
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -22,6 +22,7 @@ test: build ## Build and run every test
 	@ctest --preset release -j $(JOBS)
 
 test-long: build ## The longer tests: sanitizers, many seeds, fuzzing
+	@tools/install_packages long
 	@tools/test_long
 
 bench: build ## Measure against LibTorch (installs it)
