@@ -1,6 +1,6 @@
 # The front door: `make demo` and `make test` do all the set-up themselves.
 .DEFAULT_GOAL := help
-.PHONY: help packages build demo test test-long bench install clean
+.PHONY: help packages configured build demo test test-long bench install clean
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
@@ -11,11 +11,14 @@ help: ## Show the targets
 packages:
 	@tools/install_packages build
 
-build: packages ## Build; the command is build/bin/starling
+configured: packages
 	@[ -f build/build.ninja ] || cmake --preset release
+
+build: configured ## Build; the command is build/bin/starling
 	@cmake --build --preset release -j $(JOBS)
 
-demo: build ## Train a CNN on Fashion-MNIST on all cores
+demo: configured ## Train a CNN on Fashion-MNIST on all cores
+	@cmake --build --preset release -j $(JOBS) --target starling_command
 	@build/bin/starling train examples/fashion_cnn.toml --run-dir runs/demo --overwrite
 
 test: build ## Build and run every test
