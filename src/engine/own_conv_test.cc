@@ -54,7 +54,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 std::vector<Case> grid() {
   std::vector<Case> cases;
   int64_t turn = 0;
-  for (const int64_t channels : {1, 3, 8, 16, 17, 64}) {
+  for (const int64_t channels : {1, 3, 8, 16, 17, 32, 64}) {
     for (const int64_t filters : {8, 16, 17, 24, 64}) {
       if (channels * filters > 64 * 24) continue;
       for (const Window& window :
@@ -95,7 +95,7 @@ TEST(OwnConv, MatchesTheReference) {
 
 TEST(OwnConv, AddsToAGradientThatIsThere) {
   for (const Window& window : {square(3, 1, 1), square(3, 2, 1), square(1, 1, 0)}) {
-    Rig rig(graph_of({7, 9, 8, 16, window, 3}), nullptr, 3);
+    Rig rig(graph_of({7, 9, 32, 16, window, 3}), nullptr, 3);
     const Rig::Outcome expected = rig.run_reference(true, true, 0.5f);
     const Rig::Outcome actual = rig.run_plan({.input_gradients = true}, 0.5f, true);
     expect_close(actual.gradients, expected.gradients, 5e-6f, "gradients");
@@ -106,7 +106,7 @@ TEST(OwnConv, AddsToAGradientThatIsThere) {
 // The packed copies follow the weights, and convolutions that share weights share them.
 TEST(OwnConv, PackedWeightsFollowAnUpdate) {
   for (const Window& window : {square(3, 1, 1), square(3, 2, 1)}) {
-    Rig rig(graph_of({8, 8, 8, 16, window, 2}), nullptr, 2);
+    Rig rig(graph_of({8, 8, 32, 16, window, 2}), nullptr, 2);
     const Floats before = rig.run_plan({.input_gradients = true}).output;
     const size_t bytes = rig.packed.bytes();
     for (float& w : rig.weights) w *= -0.75f;
@@ -127,10 +127,11 @@ TEST(OwnConv, TakesResidualsAndEveryActivation) {
       for (const bool residual : {false, true}) {
         SCOPED_TRACE(testing::Message() << activation_name(kind) << " kernel " << window.kernel_h
                                         << " residual " << residual);
+        const int64_t channels = window.kernel_h == 3 ? 16 : 32;  // Winograd's, patches
         Graph graph;
-        const ValueId x = graph.add_input({9, 6, 16});
+        const ValueId x = graph.add_input({9, 6, channels});
         ValueId y = graph.add(std::make_shared<Conv2dOp>(Conv2dOp::Options{
-                                  .filters = 16, .window = window, .bias = residual}),
+                                  .filters = channels, .window = window, .bias = residual}),
                               {x});
         if (residual) y = graph.add(std::make_shared<AddOp>(), {x, y});
         graph.add(std::make_shared<ActivationOp>(kind, 0.1f), {y});
@@ -199,7 +200,7 @@ Graph every_kernel() {
         std::make_shared<Conv2dOp>(Conv2dOp::Options{.filters = filters, .window = window}),
         {from});
   };
-  const ValueId x = conv(graph.output(), 16, square(3, 1, 1));
+  const ValueId x = conv(graph.output(), 32, square(3, 1, 1));
   const ValueId projected = conv(x, 32, square(1, 2, 0));
   const ValueId through = conv(conv(x, 32, square(3, 2, 1)), 32, square(3, 1, 1));
   graph.add(std::make_shared<AddOp>(), {projected, through});
