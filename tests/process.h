@@ -65,6 +65,7 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
+  pid_t id() const { return id_; }
   void signal(int number) const { kill(id_, number); }
 
   // Reads standard error until a line has `text` in it; false when it ends before, or the deadline

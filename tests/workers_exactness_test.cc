@@ -1,0 +1,77 @@
+// The same bits for every number of workers, over every fabric: real processes, as a user starts
+// them.
+#include "workers_testing.h"
+
+namespace starling {
+namespace {
+
+class WorkersExactness : public WorkersTest {
+ protected:
+  using Words = std::vector<std::string>;
+
+  // Trains `job` with every number of workers, and compares all that has no times in it.
+  void expect_same_bits(const std::string& job, const Words& settings) const {
+    Words base = {"train", job, "--no-progress"};
+    base.insert(base.end(), settings.begin(), settings.end());
+    train(base, "alone", {"--lanes", "1"});
+    for (const int workers : {1, 2, 3, 4, 7, 8}) {
+      for (const char* lanes : {"1", "2"}) {
+        for (const char* fabric : {"shm", "tcp"}) {
+          if (workers == 1 && fabric == std::string("tcp")) continue;  // nobody to talk to
+          const std::string name = fmt::format("{}x{}_{}", workers, lanes, fabric);
+          SCOPED_TRACE(name);
+          train(base, name,
+                {"--workers", fmt::format("{}", workers), "--lanes", lanes, "--set",
+                 fmt::format("strategy.fabric={}", fabric)});
+          expect_like_alone(name, workers);
+        }
+      }
+    }
+  }
+
+ private:
+  void train(Words words, const std::string& run, const Words& more) const {
+    words.insert(words.end(), {"--run-dir", run});
+    words.insert(words.end(), more.begin(), more.end());
+    done(words);
+  }
+
+  void expect_like_alone(const std::string& run, int workers) const {
+    const nlohmann::json alone = report("alone"), other = report(run);
+    for (const char* key : {"weights_sha256", "train_loss", "test_loss", "test_accuracy", "steps"})
+      EXPECT_EQ(other.at(key).dump(), alone.at(key).dump()) << key;
+    EXPECT_EQ(other.at("workers"), workers);
+    EXPECT_EQ(other.at("strategy"), workers == 1 ? "single" : "all_reduce");
+    EXPECT_EQ(other.at("bytes_sent") > 0, workers > 1);
+    EXPECT_EQ(other.at("samples_unique"), 2 * kSamples);
+    EXPECT_EQ(other.at("samples_duplicated"), 0);
+    EXPECT_EQ(other.at("samples_missing"), 0);
+    for (const char* file : {"/model.safetensors", "/best.safetensors", "/ledger.jsonl"})
+      EXPECT_EQ(read(run + file), read(std::string("alone") + file)) << file;
+  }
+};
+
+TEST_F(WorkersExactness, MlpF32) {
+  write_mlp_job();
+  expect_same_bits("mlp.toml", {});
+}
+
+TEST_F(WorkersExactness, MlpBf16) {
+  write_mlp_job();
+  expect_same_bits("mlp.toml", {"--set", "precision=bf16"});
+}
+
+TEST_F(WorkersExactness, CnnF32) {
+  write_cnn_job();
+  expect_same_bits("cnn.toml", cnn_settings());
+}
+
+TEST_F(WorkersExactness, CnnBf16) {
+  write_cnn_job();
+  Words settings = cnn_settings();
+  settings.insert(settings.end(), {"--set", "precision=bf16"});
+  expect_same_bits("cnn.toml", settings);
+}
+
+}  // namespace
+}  // namespace starling

@@ -1,0 +1,115 @@
+// What the tests of workers share: small jobs with everything that makes exactness hard, and the
+// workers of a launcher as processes that can be found, killed and waited for.
+#pragma once
+
+#include <sys/syscall.h>
+
+#include <map>
+
+#include "command_testing.h"
+
+namespace starling {
+
+// A process that is not a child of the test. It is held by a descriptor, so that its number can't
+// come to mean another one.
+class Watched {
+ public:
+  explicit Watched(pid_t id) : id_(id), fd_(static_cast<int>(syscall(SYS_pidfd_open, id, 0))) {}
+  Watched(Watched&& other) noexcept : id_(other.id_), fd_(std::exchange(other.fd_, -1)) {}
+  ~Watched() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  void kill() const { syscall(SYS_pidfd_send_signal, fd_, SIGKILL, nullptr, 0); }
+
+  // Waits for its end; false when the deadline passes.
+  bool ended_within(std::chrono::milliseconds deadline) const {
+    if (fd_ < 0) return true;  // it was gone before it was looked at
+    pollfd polled{.fd = fd_, .events = POLLIN, .revents = 0};
+    return poll(&polled, 1, static_cast<int>(deadline.count())) == 1;
+  }
+
+ private:
+  pid_t id_;
+  int fd_;
+};
+
+class WorkersTest : public CommandTest {
+ protected:
+  static constexpr std::chrono::seconds kSoon{10};
+
+  // The batches of an epoch have 40, 40, 40 and 10 samples: 16 shards divide none of them, and of
+  // the last some shards have no sample, so that of 7 or 8 workers some have none.
+  static constexpr int kSamples = 130;
+
+  void write_mlp_job() const {
+    write("mlp.toml", R"(
+name = "mlp"
+shards = 16
+[data]
+source = "synthetic"
+samples = 130
+test_samples = 50
+features = [20]
+classes = 4
+[[model.layers]]
+type = "dense"
+units = 24
+activation = "relu"
+[[model.layers]]
+type = "dense"
+units = 4
+[optimizer]
+clip_norm = 0.5
+[training]
+epochs = 2
+batch = 40
+[training.save_best]
+value = "val_accuracy"
+)");
+  }
+  // The same data for the CNN of the other tests.
+  std::vector<std::string> cnn_settings() const {
+    return {"--set", "shards=16",         "--set", "data.samples=130", "--set", "training.batch=40",
+            "--set", "training.epochs=2", "--set", "micro_batch=2"};
+  }
+
+  // The workers of a launcher by rank.
+  static std::map<int, Watched> workers_of(const Process& launcher) {
+    std::map<int, Watched> workers;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      const std::string name = entry.path().filename();
+      if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+      if (parent_of(entry.path()) != launcher.id()) continue;
+      std::ifstream file(entry.path() / "environ", std::ios::binary);
+      for (std::string variable; std::getline(file, variable, '\0');) {
+        if (variable.starts_with("STARLING_RANK="))
+          workers.emplace(std::stoi(variable.substr(14)), Watched(std::stoi(name)));
+      }
+    }
+    return workers;
+  }
+
+  static void expect_nothing_left(const std::map<int, Watched>& workers) {
+    for (const auto& [rank, worker] : workers)
+      EXPECT_TRUE(worker.ended_within(kSoon)) << "worker " << rank << " is still there";
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+      EXPECT_EQ(entry.path().string().find("starling"), std::string::npos) << entry.path();
+  }
+
+ private:
+  static pid_t parent_of(const std::filesystem::path& process) {
+    std::ifstream file(process / "stat");
+    std::string text;
+    std::getline(file, text);
+    const size_t end = text.rfind(')');  // "id (name) state parent …"
+    if (end == std::string::npos) return -1;
+    std::istringstream rest(text.substr(end + 1));
+    char state = 0;
+    pid_t parent = -1;
+    rest >> state >> parent;
+    return parent;
+  }
+};
+
+}  // namespace starling
