@@ -90,6 +90,14 @@ struct Evaluation {
   double operator[](const std::string& name) const;
 };
 
+// Where a worker's time went in a fit(), in seconds.
+struct WorkerTimes {
+  double input = 0;          // waiting for samples
+  double compute = 0;        // gradients and updates, with what is read from other workers' memory
+  double communication = 0;  // gradients on their way, over tcp
+  double waiting = 0;        // for other workers, where that can be told from communication
+};
+
 // What a fit() did, beside the history.
 struct FitSummary {
   uint64_t steps = 0, samples = 0;  // of the whole run, through resumes
@@ -97,10 +105,11 @@ struct FitSummary {
   uint64_t trained_samples = 0;     // of this call
   uint64_t samples_unique = 0, samples_duplicated = 0, samples_missing = 0;  // over whole epochs
   uint64_t skipped_steps = 0;
-  std::string strategy;      // its name
-  uint64_t bytes_moved = 0;  // of gradients between workers, by all of them, in this call
-  bool stopped = false;      // by should_stop
-  std::string resumed_from;  // the checkpoint's path; empty if none
+  std::string strategy;            // its name
+  uint64_t bytes_moved = 0;        // of gradients between workers, by all of them, in this call
+  std::vector<WorkerTimes> times;  // by worker, of this call
+  bool stopped = false;            // by should_stop
+  std::string resumed_from;        // the checkpoint's path; empty if none
 };
 
 class Trainer {

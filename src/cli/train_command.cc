@@ -36,6 +36,10 @@ void print_summary(const RunResult& result) {
   fmt::print("trained        {} samples, {:.1f} s in all, {} samples/s\n",
              grouped(static_cast<double>(report.samples)), report.wall_s,
              grouped(report.samples_per_s));
+  for (const int worker : stragglers(report.times)) {
+    fmt::print("slow           worker {} computed for {:.1f} s, a quarter longer than most\n",
+               worker, report.times[static_cast<size_t>(worker)].compute);
+  }
   fmt::print("results        {}: report.json, history.csv, curves.svg, model.safetensors\n",
              result.folder.string());
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace starling {
 
@@ -42,9 +43,19 @@ struct Report {
   std::optional<uint64_t> samples_duplicated;
   std::optional<uint64_t> samples_missing;
 
+  // Where each worker's time of training went, in seconds; docs/workers.md says what counts as
+  // what.
+  struct Times {
+    double input = 0, compute = 0, communication = 0, waiting = 0;
+  };
+  std::vector<Times> times;  // by worker
+
   std::optional<std::string> resumed_from;  // the checkpoint
   std::optional<std::string> stopped_by;  // "early_stopping", "signal", …; absent: it ran through
 };
+
+// The workers whose computing took a quarter longer than that of most (the median): by number.
+std::vector<int> stragglers(const std::vector<Report::Times>& times);
 
 // Absent fields, and numbers that are not finite, are null.
 std::string report_to_json(const Report& report);

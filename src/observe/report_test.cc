@@ -49,5 +49,14 @@ TEST(Report, IsReadBackExactly) {
   EXPECT_THROW(write_report(report, folder.path() / "none" / "report.json"), Error);
 }
 
+TEST(Report, NamesWorkersThatAreSlowerThanMost) {
+  EXPECT_TRUE(stragglers({}).empty());
+  EXPECT_TRUE(stragglers({{.compute = 9}}).empty());
+  EXPECT_TRUE(stragglers({{.compute = 1}, {.compute = 1.2}}).empty());
+  EXPECT_EQ(stragglers({{.compute = 1}, {.compute = 1.3}}), std::vector<int>{1});
+  EXPECT_EQ(stragglers({{.compute = 4}, {.compute = 1}, {.compute = 1.1}, {.compute = 1}}),
+            std::vector<int>{0});
+}
+
 }  // namespace
 }  // namespace starling

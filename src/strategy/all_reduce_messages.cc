@@ -122,8 +122,11 @@ Status AllReduceMessages::gather_board(bool& stop) {
 Status AllReduceMessages::exchange(int64_t samples, bool& stop) {
   const Batch& batch = batch_of(samples);
   sum_groups(batch);
-  if (Status reduced = reduce(batch); !reduced) return reduced;
-  return gather_board(stop);
+  const Instant begin = world_.fabric()->now();
+  Status done = reduce(batch);
+  if (done) done = gather_board(stop);
+  communication_ += std::chrono::duration<double>(world_.fabric()->now() - begin).count();
+  return done;
 }
 
 }  // namespace starling

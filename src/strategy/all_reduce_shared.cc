@@ -62,7 +62,10 @@ BlockRange AllReduceShared::blocks() const {
 
 Status AllReduceShared::meet() {
   ShmFabric& fabric = *world_.shm();
-  return fabric.barrier().pass(fabric.now() + world_.timeout());
+  const Instant begin = fabric.now();
+  Status met = fabric.barrier().pass(begin + world_.timeout());
+  waiting_ += std::chrono::duration<double>(fabric.now() - begin).count();
+  return met;
 }
 
 Status AllReduceShared::exchange(int64_t samples, bool& stop) {

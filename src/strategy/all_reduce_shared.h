@@ -34,6 +34,7 @@ class AllReduceShared final : public Strategy {
   Status share(std::span<double> block_sums) override;
   Status commit(bool& finite) override;
   uint64_t bytes_moved() const override { return bytes_moved_; }
+  Seconds seconds() const override { return {.communication = 0, .waiting = waiting_}; }
 
  private:
   struct Flags;
@@ -57,6 +58,7 @@ class AllReduceShared final : public Strategy {
   const MergeCache::Merge* merge_ = nullptr;
   std::vector<float*> parts_;
   uint64_t bytes_moved_ = 0;
+  double waiting_ = 0;
 };
 
 }  // namespace starling

@@ -23,6 +23,7 @@ class SingleStrategy final : public Strategy {
   Status share(std::span<double>) override { return {}; }
   Status commit(bool&) override { return {}; }
   uint64_t bytes_moved() const override { return 0; }
+  Seconds seconds() const override { return {}; }
 
  private:
   Executor& executor_;

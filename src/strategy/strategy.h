@@ -57,6 +57,12 @@ class Strategy {
 
   // Bytes of gradients that this worker has sent, or read from memory of the others.
   virtual uint64_t bytes_moved() const = 0;
+  // Seconds of exchange(), share() and commit() so far: gradients on their way, and waiting for
+  // other workers. Where the two can't be told apart it is all communication.
+  struct Seconds {
+    double communication = 0, waiting = 0;
+  };
+  virtual Seconds seconds() const = 0;
 };
 
 }  // namespace starling

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <numeric>
 
 #include "observe/history_json.h"
 #include "starling/error.h"
@@ -107,15 +106,28 @@ History FitLoop::run() {
 }
 
 void FitLoop::finish_summary() {
+  struct Own {
+    WorkerTimes times;
+    uint64_t bytes_moved;
+  };
   World& world = impl_.world();
-  const auto workers = static_cast<size_t>(world.workers());
-  std::vector<uint64_t> moved(workers, 0);
-  moved[static_cast<size_t>(world.rank())] = strategy_->bytes_moved();
+  const Strategy::Seconds exchange = strategy_->seconds();
+  const double steps = impl_.summary.training_seconds - input_seconds_;
+  std::vector<Own> all(static_cast<size_t>(world.workers()));
+  all[static_cast<size_t>(world.rank())] = {
+      {.input = input_seconds_,
+       .compute = steps - exchange.communication - exchange.waiting,
+       .communication = exchange.communication,
+       .waiting = exchange.waiting},
+      strategy_->bytes_moved()};
   std::vector<size_t> cuts;
-  for (size_t r = 0; r <= workers; ++r) cuts.push_back(r * sizeof(uint64_t));
-  world.all_gather("summary", std::as_writable_bytes(std::span(moved)), std::move(cuts));
-  impl_.summary.bytes_moved = std::accumulate(moved.begin(), moved.end(), uint64_t{0});
+  for (size_t r = 0; r <= all.size(); ++r) cuts.push_back(r * sizeof(Own));
+  world.all_gather("summary", std::as_writable_bytes(std::span(all)), std::move(cuts));
   impl_.summary.strategy = strategy_->name();
+  for (const Own& worker : all) {
+    impl_.summary.bytes_moved += worker.bytes_moved;
+    impl_.summary.times.push_back(worker.times);
+  }
 }
 
 void FitLoop::begin_ledger() {
@@ -141,6 +153,7 @@ bool FitLoop::run_epoch() {
 void FitLoop::run_step() {
   const auto begin = Clock::now();
   const data::Batch& batch = loader_.next();
+  input_seconds_ += seconds_since(begin);
   const uint64_t total_steps = (end_epoch_ - first_epoch_) * loader_.steps_per_epoch();
   const uint64_t step =
       (cursor_.epoch - first_epoch_) * loader_.steps_per_epoch() + cursor_.step_in_epoch;

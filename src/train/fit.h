@@ -66,6 +66,7 @@ class FitLoop {
   std::chrono::steady_clock::time_point last_save_;
   std::chrono::steady_clock::time_point epoch_begin_;
   double epoch_seconds_ = 0;    // of training in this epoch
+  double input_seconds_ = 0;    // of waiting for batches, in this call
   uint64_t epoch_samples_ = 0;  // of this process in this epoch
   mutable Progress progress_;
 };
