@@ -9,6 +9,7 @@
 // them between steps. Started by hand, a program is a cluster of one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -20,6 +21,7 @@ class World;
 struct StrategyOptions {
   std::string name = {};  // "single" or "all_reduce"; empty: by the number of workers
   bool exact = true;      // false: sums over workers may leave the shard tree where that is faster
+  uint64_t check_every = 0;  // steps between two comparisons of all workers' weights; 0: never
 };
 
 class Cluster {
@@ -34,6 +36,7 @@ class Cluster {
   bool is_chief() const { return rank() == 0; }
 
   // For the library.
+  explicit Cluster(std::shared_ptr<World> world);
   World& world() const { return *world_; }
 
  private:

@@ -33,7 +33,7 @@ class HelpFormatter : public CLI::Formatter {
 // What is parsed before it is checked.
 struct Raw {
   std::vector<std::string> sets;
-  std::optional<uint64_t> lanes, seed, workers;
+  std::optional<uint64_t> lanes, seed, workers, check_every;
   std::optional<std::string> strategy;
   std::string samples;
 };
@@ -119,6 +119,10 @@ class Parser {
     sub->add_option("--workers", raw_.workers,
                     "Processes that train together. Never changes the numbers")
         ->type_name("N")
+        ->group("Job");
+    sub->add_option("--check-every", raw_.check_every,
+                    "Compare all workers' weights every K steps; 0: never")
+        ->type_name("K")
         ->group("Job");
     sub->add_option("--strategy", raw_.strategy, "How they do it: strategy.name of the job")
         ->type_name("NAME")
@@ -309,6 +313,9 @@ class Parser {
     if (raw_.lanes) arguments_.settings.push_back({"lanes", fmt::format("{}", *raw_.lanes)});
     if (raw_.seed) arguments_.settings.push_back({"seed", fmt::format("{}", *raw_.seed)});
     if (raw_.workers) arguments_.settings.push_back({"workers", fmt::format("{}", *raw_.workers)});
+    if (raw_.check_every) {
+      arguments_.settings.push_back({"strategy.check_every", fmt::format("{}", *raw_.check_every)});
+    }
     if (raw_.strategy) arguments_.settings.push_back({"strategy.name", *raw_.strategy});
     if (!raw_.samples.empty()) arguments_.samples = parse_range(raw_.samples);
   }

@@ -8,6 +8,8 @@ namespace starling {
 
 Cluster::Cluster() : world_(std::make_shared<World>()) {}
 
+Cluster::Cluster(std::shared_ptr<World> world) : world_(std::move(world)) {}
+
 Cluster Cluster::from_environment() {
   Cluster cluster;
   const auto place =

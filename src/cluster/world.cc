@@ -95,8 +95,8 @@ SharedSegment World::share(const std::string& name, size_t bytes) {
   return std::move(*segment);
 }
 
-void World::require_same(const char* what, const std::string& text) {
-  if (workers() == 1) return;
+std::optional<World::Difference> World::compare(const char* what, const std::string& text) {
+  if (workers() == 1) return std::nullopt;
   const auto count = static_cast<size_t>(workers());
   std::vector<char> texts(count * kTextBytes, 0);
   const auto of = [&](size_t rank) { return texts.data() + rank * kTextBytes; };
@@ -105,12 +105,19 @@ void World::require_same(const char* what, const std::string& text) {
   for (size_t r = 0; r <= count; ++r) cuts.push_back(r * kTextBytes);
   all_gather(what, std::as_writable_bytes(std::span(texts)), cuts);
   for (size_t r = 1; r < count; ++r) {
-    if (std::strcmp(of(0), of(r)) == 0) continue;
-    throw input_error(fmt::format("workers 0 and {} have not the same {}: {}", r, what,
-                                  first_difference(of(0), of(r))),
-                      "start all workers with one program, one job and one kind of CPU; isa = "
-                      "\"avx2\" makes unlike CPUs alike");
+    if (std::strcmp(of(0), of(r)) != 0)
+      return Difference{static_cast<int>(r), first_difference(of(0), of(r))};
   }
+  return std::nullopt;
+}
+
+void World::require_same(const char* what, const std::string& text) {
+  const std::optional<Difference> found = compare(what, text);
+  if (!found) return;
+  throw input_error(
+      fmt::format("workers 0 and {} have not the same {}: {}", found->rank, what, found->lines),
+      "start all workers with one program, one job and one kind of CPU; isa = \"avx2\" makes "
+      "unlike CPUs alike");
 }
 
 }  // namespace starling

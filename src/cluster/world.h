@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -41,8 +42,14 @@ class World {
   // Rank r's part of `all` is bytes cuts[r] … cuts[r + 1]; each has filled in its own.
   void all_gather(const char* what, std::span<std::byte> all, std::vector<size_t> cuts);
 
-  // Throws Error, on every worker, when the texts of two workers differ: it names them and the
-  // first line that differs. For what must be equal before training can begin.
+  // The first worker whose text is not the chief's, and the first line that differs; the same
+  // answer on every worker, and nothing when all are alike.
+  struct Difference {
+    int rank;
+    std::string lines;  // "this" against "that"
+  };
+  std::optional<Difference> compare(const char* what, const std::string& text);
+  // Throws Error, on every worker, when they differ: for what must be equal before training begins.
   void require_same(const char* what, const std::string& text);
 
  private:

@@ -112,6 +112,7 @@ struct StrategyJob {
   std::string name = "auto";  // single for one worker, all_reduce for more
   std::string fabric = "shm";
   bool exact = true;
+  uint64_t check_every = 0;
 };
 
 struct Job {

@@ -193,7 +193,8 @@ TrainerOptions trainer_options(const Job& job) {
   options.precision = precision_from_name(job.precision);
   options.non_finite = job.non_finite == "skip" ? NonFinite::kSkip : NonFinite::kStop;
   options.strategy = {.name = job.strategy.name == "auto" ? "" : job.strategy.name,
-                      .exact = job.strategy.exact};
+                      .exact = job.strategy.exact,
+                      .check_every = job.strategy.check_every};
   return options;
 }
 

@@ -149,7 +149,8 @@ TEST(JobParse, RefusesValuesOutOfRange) {
 TEST(JobParse, RefusesUnknownChoices) {
   EXPECT_THAT(error_of(kLayers, {"precision=f23"}), HasSubstr("did you mean \"f32\"?"));
   EXPECT_THAT(error_of(kLayers, {"strategy.name=ring"}),
-              AllOf(HasSubstr("strategy.name is one of: auto, single, all_reduce"), HasSubstr("later versions")));
+              AllOf(HasSubstr("strategy.name is one of: auto, single, all_reduce"),
+                    HasSubstr("later versions")));
   EXPECT_THAT(error_of("[[model.layers]]\ntype = \"conv\"\n"),
               HasSubstr("did you mean \"conv2d\"?"));
   EXPECT_THAT(error_of(kLayers, {"model.layers.0.activation=rleu"}),

@@ -165,6 +165,7 @@ void FitLoop::run_step() {
                                              rate(impl_.options.optimizer, step, total_steps),
                                              options_.should_stop && options_.should_stop());
   impl_.summary.stopped = result.stop;
+  check_weights();
   ledger_.mark(batch.ids);  // the step has checked that its shards had just these
   if (result.applied) {
     cursor_.sums.samples += result.sums->samples;
@@ -185,6 +186,18 @@ void FitLoop::run_step() {
   const double seconds = seconds_since(begin);
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
+}
+
+void FitLoop::check_weights() {
+  const uint64_t every = impl_.options.strategy.check_every, step = impl_.summary.steps + 1;
+  if (every == 0 || step % every != 0 || impl_.world().workers() == 1) return;
+  const auto found = impl_.world().compare("checking the weights", trainer_.weights_sha256());
+  if (!found) return;
+  throw run_error(fmt::format("after step {} the weights of worker {} are not those of worker 0; "
+                              "they were compared every {} steps",
+                              step, found->rank, every),
+                  "check_every = 1 finds the very step; a callback that changes weights on one "
+                  "worker only, or bad memory, does this");
 }
 
 void FitLoop::finish_epoch() {

@@ -42,6 +42,8 @@ class FitLoop {
   void save_now();
   bool run_epoch();  // false: stopped in the middle
   void run_step();
+  // Throws Error when the weights of all workers were to be compared now, and differ.
+  void check_weights();
   void begin_ledger();
   void finish_epoch();
   void finish_summary();

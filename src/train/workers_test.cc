@@ -1,0 +1,104 @@
+// Workers as threads of one process, over tcp: for what needs a worker to misbehave.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "cluster/world.h"
+#include "fabric/tcp/socket.h"
+#include "starling/starling.h"
+
+namespace starling {
+namespace {
+
+// Calls work(cluster) as each of `workers` workers, and returns what they threw.
+template <typename Work>
+std::vector<std::string> run_workers(int workers, Work work) {
+  std::vector<TcpListener> listeners(static_cast<size_t>(workers));
+  WorkerPlace place{.workers = workers, .fabric = FabricKind::kTcp};
+  for (const TcpListener& listener : listeners) place.ports.push_back(listener.address().port);
+  std::vector<std::string> errors(static_cast<size_t>(workers));
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < workers; ++rank) {
+    threads.emplace_back([&, rank, own = place]() mutable {
+      own.rank = rank;
+      own.descriptor = dup(listeners[static_cast<size_t>(rank)].fd());
+      try {
+        work(Cluster(std::make_shared<World>(own)));
+      } catch (const Error& error) {
+        errors[static_cast<size_t>(rank)] = error.what();
+      }
+    });
+  }
+  threads.clear();  // joins
+  return errors;
+}
+
+class Meddler : public Callback {
+ public:
+  bool epoch_end(Trainer& trainer, const EpochRecord&) override {
+    trainer.weights("dense_1.weight")[3] += 1;
+    return true;
+  }
+};
+
+std::vector<std::string> train(int workers, uint64_t check_every, int meddling_rank,
+                               std::vector<std::string>& hashes) {
+  const data::Dataset data =
+      data::synthetic({.samples = 40, .features = {6}, .classes = 3}).cached();
+  hashes.resize(static_cast<size_t>(workers));
+  return run_workers(workers, [&](const Cluster& cluster) {
+    Trainer trainer(Sequential({6}, {dense(8, relu), dense(3)}),
+                    {.loss = softmax_cross_entropy(),
+                     .lanes = 1,
+                     .shards = 4,
+                     .cluster = cluster,
+                     .strategy = {.check_every = check_every}});
+    FitOptions options{.epochs = 2, .batch = 16, .validation = data};
+    if (cluster.rank() == meddling_rank) options.callbacks = {std::make_shared<Meddler>()};
+    trainer.fit(data, options);
+    hashes[static_cast<size_t>(cluster.rank())] = trainer.weights_sha256();
+  });
+}
+
+TEST(CheckEvery, SaysNothingWhenAllAreAlike) {
+  std::vector<std::string> hashes;
+  for (const std::string& error : train(3, 1, -1, hashes)) EXPECT_EQ(error, "");
+  EXPECT_EQ(hashes[1], hashes[0]);
+  EXPECT_EQ(hashes[2], hashes[0]);
+}
+
+// An epoch has 3 steps, and the weights are changed after the first epoch.
+TEST(CheckEvery, NamesStepAndWorkerOnAllWorkers) {
+  for (const auto& [every, step] : {std::pair<uint64_t, int>{1, 4}, {5, 5}}) {
+    std::vector<std::string> hashes;
+    for (const std::string& error : train(3, every, 2, hashes)) {
+      EXPECT_EQ(error, "after step " + std::to_string(step) +
+                           " the weights of worker 2 are not those of worker 0; they were "
+                           "compared every " +
+                           std::to_string(every) + " steps");
+    }
+  }
+}
+
+TEST(Workers, EvaluateTogetherToTheNumbersOfOne) {
+  const data::Dataset data =
+      data::synthetic({.samples = 101, .features = {6}, .classes = 3}).cached();
+  const auto evaluate = [&](const Cluster& cluster) {
+    Trainer trainer(
+        Sequential({6}, {dense(8, relu), dense(3)}),
+        {.loss = softmax_cross_entropy(), .lanes = 1, .micro_batch = 8, .cluster = cluster});
+    return trainer.evaluate(data);
+  };
+  const Evaluation alone = evaluate(Cluster());
+  for (const std::string& error : run_workers(3, [&](const Cluster& cluster) {
+         const Evaluation together = evaluate(cluster);
+         EXPECT_EQ(together["loss"], alone["loss"]);
+         EXPECT_EQ(together["accuracy"], alone["accuracy"]);
+       })) {
+    EXPECT_EQ(error, "");
+  }
+}
+
+}  // namespace
+}  // namespace starling
