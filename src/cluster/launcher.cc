@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -57,7 +58,7 @@ class Launch {
 
   ~Launch() {
     for (const Worker& worker : workers_) {
-      if (worker.running) kill(worker.process, SIGKILL);
+      if (worker.running) kill(-worker.process, SIGKILL);
     }
     for (const Worker& worker : workers_) {
       if (worker.running) waitpid(worker.process, nullptr, 0);
@@ -78,6 +79,7 @@ class Launch {
     Socket pidfd, output;
     std::string line;  // not yet ended
     bool running = false;
+    bool given_up = false;  // killed here, which has been said
     int code = 0;
   };
 
@@ -111,6 +113,7 @@ class Launch {
                       "raise the limit of processes (ulimit -u), or use fewer workers");
     }
     if (process == 0) become_worker(rank, launcher, ends[1]);
+    setpgid(process, process);  // here too: whichever comes first, it is a group before any kill
     Worker worker;
     worker.process = process;
     worker.pidfd = Socket(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
@@ -179,13 +182,25 @@ class Launch {
       if (polled[2 + 2 * i].revents != 0) drain(workers_[i], false);
       if (polled[1 + 2 * i].revents != 0) reap(static_cast<int>(i));
     }
-    if (kill_at_ && Clock::now() >= *kill_at_) kill_all(SIGKILL);
+    if (kill_at_ && Clock::now() >= *kill_at_) give_up();
   }
 
   void kill_all(int signal) {
     for (const Worker& worker : workers_) {
-      if (worker.running) kill(worker.process, signal);
+      if (worker.running) kill(-worker.process, signal);  // and what it has started itself
     }
+  }
+
+  // The workers that have not ended by themselves.
+  void give_up() {
+    kill_at_.reset();
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      if (!workers_[rank].running) continue;
+      say(fmt::format("error: worker {} has not ended {} s after another failed: it is killed",
+                      rank, kGrace.count()));
+      workers_[rank].given_up = true;
+    }
+    kill_all(SIGKILL);
   }
 
   void pass_signals_on() {
@@ -202,13 +217,14 @@ class Launch {
     if (segment_) ShmFabric::mark_gone_in(*segment_, rank);
     const bool killed = WIFSIGNALED(status);
     worker.code = killed ? 1 : WEXITSTATUS(status);
-    if (killed) {
+    if (killed && !worker.given_up) {
       say(fmt::format("error: worker {} was ended by signal {} ({})", rank, WTERMSIG(status),
                       strsignal(WTERMSIG(status))));
     }
     if (worker.code == 0) return;
     if (!failed_) failed_ = worker.code;
-    if (!kill_at_) kill_at_ = Clock::now() + kGrace;
+    // A worker that was asked to stop ends with "resume me": the others may be saving still.
+    if (worker.code != EX_TEMPFAIL && !kill_at_) kill_at_ = Clock::now() + kGrace;
   }
 
   // Whole lines of what the worker has written; all of it at the `end`.
@@ -223,8 +239,9 @@ class Launch {
         worker.line.erase(0, at + 1);
       }
     }
-    if (end && !worker.line.empty()) print(worker, std::exchange(worker.line, {}));
-    if (count == 0) worker.output = Socket();  // closed
+    const bool closed = count == 0;
+    if ((end || closed) && !worker.line.empty()) print(worker, std::exchange(worker.line, {}));
+    if (closed) worker.output = Socket();
   }
 
   void print(const Worker& worker, const std::string& line) const {

@@ -46,6 +46,11 @@ World::World(const WorkerPlace& place) : place_(place) {
   } else {
     fabric_ = tcp_fabric(place);
   }
+  if (fabric_->world() != place.workers) {
+    throw input_error(fmt::format("worker {} was told of {} workers, but its world has {}",
+                                  place.rank, place.workers, fabric_->world()),
+                      "start workers with `starling launch` or `starling train --workers`");
+  }
   const auto workers = static_cast<size_t>(place.workers);
   collectives_ = std::make_unique<Collectives>(
       *fabric_, std::make_shared<Placement>(Placement::even(workers, workers)),
@@ -72,6 +77,8 @@ void World::all_gather(const char* what, std::span<std::byte> all, std::vector<s
 }
 
 SharedSegment World::share(const std::string& name, size_t bytes) {
+  // A worker that expects more than there is would die of it before it can say why.
+  require_same("job", fmt::format("{} of {} bytes", name, bytes));
   // The chief makes it; the others open it through the chief's table of descriptors.
   std::array<int64_t, 2> where{};
   std::optional<SharedSegment> segment;

@@ -97,6 +97,9 @@ History FitLoop::run() {
     if (const auto failure = store_->failure())
       note("the last checkpoint was not saved: " + *failure);
   }
+  // Where memory is shared, a callback's last change of the weights must wait for that copy of
+  // them.
+  impl_.world().barrier("the end of training");
   if (!impl_.summary.stopped) {
     for (const CallbackPtr& callback : options_.callbacks) callback->train_end(trainer_);
   }

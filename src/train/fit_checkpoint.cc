@@ -1,5 +1,6 @@
 // The part of FitLoop that saves and resumes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <fstream>
 
@@ -64,12 +65,27 @@ nlohmann::json FitLoop::job_fingerprint() const {
 
 // What must be the same on all workers, a line each.
 std::string FitLoop::fingerprint_text() const {
+  if (impl_.world().workers() == 1) return {};  // nobody to compare with
   std::string text = fmt::format("version {}\nisa {}\nworkers {}\nlanes {}\n", version(),
                                  isa_name(), strategy_->workers(), executor_.lanes().count());
   const nlohmann::json job = job_fingerprint();
   for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, value.dump());
-  text += fmt::format("epochs {}\nstep {}\nmodel {}\n", options_.epochs, impl_.summary.steps,
-                      sha256_hex(impl_.model.summary()));
+  text +=
+      fmt::format("epochs {}\nstep {}\nmodel {}\nloss {}\n", options_.epochs, impl_.summary.steps,
+                  sha256_hex(impl_.model.summary()), impl_.options.loss->kind());
+  for (const MetricPtr& metric : impl_.options.metrics)
+    text += fmt::format("metric {}\n", metric->kind());
+  const Optimizer& o = impl_.options.optimizer;
+  text += fmt::format(
+      "learning_rate {}\nmomentum {}\nbetas {} {}\nepsilon {}\nweight_decay {}\nclip_value {}\n"
+      "clip_norm {}\n",
+      o.learning_rate, o.momentum, o.beta1, o.beta2, o.epsilon, o.weight_decay,
+      o.clip_value.value_or(0), o.clip_norm.value_or(0));
+  text += fmt::format("schedule {} {} {} {} {} {}\n", static_cast<int>(o.schedule.kind),
+                      o.schedule.warmup_steps, o.schedule.every,
+                      fmt::join(o.schedule.milestones, ","), o.schedule.gamma, o.schedule.floor);
+  if (!impl_.world().shares_memory())
+    text += fmt::format("weights {}\n", trainer_.weights_sha256());
   return text;
 }
 
