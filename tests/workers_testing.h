@@ -14,13 +14,13 @@ namespace starling {
 // come to mean another one.
 class Watched {
  public:
-  explicit Watched(pid_t id) : id_(id), fd_(static_cast<int>(syscall(SYS_pidfd_open, id, 0))) {}
-  Watched(Watched&& other) noexcept : id_(other.id_), fd_(std::exchange(other.fd_, -1)) {}
+  explicit Watched(pid_t id) : fd_(static_cast<int>(syscall(SYS_pidfd_open, id, 0))) {}
+  Watched(Watched&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~Watched() {
     if (fd_ >= 0) close(fd_);
   }
 
-  void kill() const { syscall(SYS_pidfd_send_signal, fd_, SIGKILL, nullptr, 0); }
+  void signal(int number) const { syscall(SYS_pidfd_send_signal, fd_, number, nullptr, 0); }
 
   // Waits for its end; false when the deadline passes.
   bool ended_within(std::chrono::milliseconds deadline) const {
@@ -30,7 +30,6 @@ class Watched {
   }
 
  private:
-  pid_t id_;
   int fd_;
 };
 
