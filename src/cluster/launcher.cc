@@ -145,8 +145,11 @@ class Launch {
       arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     execvp(arguments[0], arguments.data());
-    const std::string message =
-        fmt::format("error: {} can't be started: {}\n", options_.command[0], std::strerror(errno));
+    if (rank > 0) _exit(2);  // the chief says it for all
+    const std::string message = fmt::format(
+        "error: {} can't be started: {}\nhint: give the path of a program, as you would start it "
+        "by itself\n",
+        options_.command[0], std::strerror(errno));
     static_cast<void>(!write(STDERR_FILENO, message.data(), message.size()));
     _exit(2);
   }
