@@ -20,10 +20,10 @@ int default_shards(uint64_t batch, int64_t parameters) {
 }
 
 int64_t default_micro_batch(const Model& model) {
-  // Activations of a micro-batch should stay near a core (its arena is about a megabyte); but
-  // every micro-batch reads the weights and adds to the gradient, so it should have enough rows
-  // for that to be the smaller part of its work.
-  constexpr int64_t kCacheFloats = 256 * 1024, kMost = 256;
+  // Activations of a micro-batch should stay near a core: two megabytes of values, of which fused
+  // kernels keep a part. But every micro-batch reads the weights and adds to the gradient, so it
+  // should have enough rows for that to be the smaller part of its work.
+  constexpr int64_t kCacheFloats = 512 * 1024, kMost = 256;
   int64_t activations = model.input_shape().elements();
   for (const Node& node : model.graph().nodes())
     activations += model.graph().value(node.output).shape.elements();

@@ -40,12 +40,12 @@ TEST(DefaultShards, AreAPowerOfTwoWithinTheBatch) {
 TEST(DefaultMicroBatch, FollowsTheModel) {
   // Small activations: as many rows as are of use.
   EXPECT_EQ(default_micro_batch(Sequential({100}, {dense(10)})), 256);
-  // 54,874 activations: four rows of them stay within 256 Ki floats.
+  // 54,874 activations: eight rows of them stay within 512 Ki floats.
   EXPECT_EQ(default_micro_batch(Sequential(
                 {28, 28, 1}, {conv2d(32, 3, relu), max_pool2d(2), flatten(), dense(10)})),
-            4);
+            8);
   // Activations beyond the cache with hardly any weights: row by row.
-  EXPECT_EQ(default_micro_batch(Sequential({64, 64, 16}, {conv2d(16, 1), conv2d(16, 1)})), 1);
+  EXPECT_EQ(default_micro_batch(Sequential({128, 128, 16}, {conv2d(16, 1), conv2d(16, 1)})), 1);
   // Many weights: rows that use each of them often enough.
   EXPECT_EQ(default_micro_batch(Sequential({784}, {dense(512, relu), dense(10)})), 256);
 }
