@@ -40,20 +40,20 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Runs the kernels of a step as Executor::run_group does, each with a clock around it.
+// Runs the kernels of a step as Executor::run_stack does, each with a clock around it.
 class KernelClock {
  public:
   explicit KernelClock(Job& job)
       : job_(job),
         batch_(static_cast<int64_t>(job.options().batch)),
-        group_(job.executor().prepare(batch_)[0].size()) {
+        stack_(job.executor().prepare(batch_)[0].size()) {
     const TrainState& state = job.state();
     gradients_ = Buffer<float>(state.space.total_floats());
     moments_.resize(state.moments.size());
     losses_ = Buffer<float>(job.options().batch);
     for_micro_batches([&](int64_t, int64_t rows, bool) {
       if (plans_.contains(rows)) return;
-      const Plan& plan = job.executor().plan(rows, group_);
+      const Plan& plan = job.executor().plan(rows, stack_);
       plans_[rows] = {&plan, std::vector<std::vector<double>>(plan.kernels().size()), 0};
       arena_floats_ = std::max(arena_floats_, plan.arena_floats());
     });
@@ -102,10 +102,10 @@ class KernelClock {
   template <typename Use>
   void for_micro_batches(Use use) const {
     const ExecutorOptions& options = job_.executor().options();
-    for (const ShardRange& group : job_.executor().prepare(batch_)) {
-      const int64_t begin = shard_begin(batch_, group.begin, options.shards),
-                    end = shard_begin(batch_, group.end, options.shards);
-      const int64_t micro = job_.executor().micro_batch(end - begin, group.size());
+    for (const ShardRange& stack : job_.executor().prepare(batch_)) {
+      const int64_t begin = shard_begin(batch_, stack.begin, options.shards),
+                    end = shard_begin(batch_, stack.end, options.shards);
+      const int64_t micro = job_.executor().micro_batch(end - begin, stack.size());
       for (int64_t first = begin; first < end; first += micro)
         use(first, std::min(micro, end - first), first > begin);
     }
@@ -142,7 +142,7 @@ class KernelClock {
 
   Job& job_;
   const int64_t batch_;
-  const int group_;
+  const int stack_;
   const double overhead_ = clock_ns();
   Buffer<float> arena_, gradients_, losses_;
   std::vector<double> moments_;

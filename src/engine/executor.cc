@@ -45,7 +45,7 @@ void Executor::use_memory(ExecutorMemory memory) {
   own_gradients_.clear();
   gradients_.clear();
   prepared_.clear();
-  groups_ = nullptr;
+  stacks_ = nullptr;
 }
 
 int64_t Executor::micro_batch(int64_t rows, int shards) const {
@@ -53,11 +53,11 @@ int64_t Executor::micro_batch(int64_t rows, int shards) const {
   return whole ? rows : std::min(rows, options_.micro_batch);
 }
 
-std::vector<ShardRange> Executor::groups_of(int64_t samples, ShardRange range) const {
+std::vector<ShardRange> Executor::stacks_of(int64_t samples, ShardRange range) const {
   const int64_t rows = samples / options_.shards;
   const bool stack = moments_.size() == 0 && can_stack(graph_, options_.precision, rows);
   const int64_t most = options_.micro_batch > 0 ? options_.micro_batch : samples;
-  return group_shards({.samples = samples,
+  return stack_shards({.samples = samples,
                        .shards = options_.shards,
                        .lanes = lanes_.count(),
                        .stacked_rows = stack ? most : 0},
@@ -89,62 +89,62 @@ Plan& Executor::lane_plan(int lane, int64_t rows, int shards) {
 std::span<const ShardRange> Executor::prepare(int64_t samples, ShardRange range) {
   for (const Prepared& prepared : prepared_) {
     if (prepared.samples != samples || prepared.range != range) continue;
-    groups_ = &prepared;
+    stacks_ = &prepared;
     return prepared.ranges;
   }
-  prepared_.push_back({samples, range, groups_of(samples, range)});
-  groups_ = &prepared_.back();
+  prepared_.push_back({samples, range, stacks_of(samples, range)});
+  stacks_ = &prepared_.back();
   // Compiled here, by one thread, because plans share the packed weights; with one OpenMP thread,
   // because primitives remember how many they were made for.
   run_alone([&] {
-    for (const ShardRange& group : groups_->ranges) {
-      const int64_t rows = shard_begin(samples, group.end, options_.shards) -
-                           shard_begin(samples, group.begin, options_.shards);
-      const int64_t micro = micro_batch(rows, group.size());
+    for (const ShardRange& stack : stacks_->ranges) {
+      const int64_t rows = shard_begin(samples, stack.end, options_.shards) -
+                           shard_begin(samples, stack.begin, options_.shards);
+      const int64_t micro = micro_batch(rows, stack.size());
       for (int lane = 0; lane < lanes_.count(); ++lane) {
-        lane_plan(lane, micro, group.size());
-        if (rows % micro != 0) lane_plan(lane, rows % micro, group.size());
+        lane_plan(lane, micro, stack.size());
+        if (rows % micro != 0) lane_plan(lane, rows % micro, stack.size());
       }
     }
   });
-  while (gradients_.size() < groups_->ranges.size()) {
+  while (gradients_.size() < stacks_->ranges.size()) {
     if (!memory_.gradient) own_gradients_.emplace_back(parameters_.total_floats());
     gradients_.push_back(memory_.gradient ? memory_.gradient(gradients_.size())
                                           : own_gradients_.back().data());
   }
-  return groups_->ranges;
+  return stacks_->ranges;
 }
 
 void Executor::gradient(const BatchRows& batch, ShardRange range) {
-  const size_t groups = prepare(static_cast<int64_t>(batch.samples.size()), range).size();
+  const size_t stacks = prepare(static_cast<int64_t>(batch.samples.size()), range).size();
   for (int shard = range.begin; shard < range.end; ++shard) board_->clear(shard);
   std::atomic<size_t> next{0};
   lanes_.run([&](int lane) {
     require_one_thread();
-    for (size_t group = next++; group < groups; group = next++) run_group(lane, group, batch);
+    for (size_t stack = next++; stack < stacks; stack = next++) run_stack(lane, stack, batch);
   });
 }
 
-void Executor::run_group(int lane, size_t index, const BatchRows& batch) {
-  const ShardRange group = groups_->ranges[index];
+void Executor::run_stack(int lane, size_t index, const BatchRows& batch) {
+  const ShardRange stack = stacks_->ranges[index];
   const Lane& state = lane_state_[static_cast<size_t>(lane)];
   const int64_t n = static_cast<int64_t>(batch.samples.size());
-  const int64_t begin = shard_begin(n, group.begin, options_.shards),
-                end = shard_begin(n, group.end, options_.shards);
+  const int64_t begin = shard_begin(n, stack.begin, options_.shards),
+                end = shard_begin(n, stack.end, options_.shards);
   Frame frame;
   frame.base[static_cast<size_t>(Space::kGradients)] = gradients_[index];
-  frame.moments = board_->moments(group.begin);
+  frame.moments = board_->moments(stack.begin);
   frame.loss_scale = 1.0f / static_cast<float>(n);
   frame.context = {.training = true, .seed = options_.seed, .epoch = batch.epoch};
-  const int64_t micro = micro_batch(end - begin, group.size());
+  const int64_t micro = micro_batch(end - begin, stack.size());
   for (int64_t first = begin; first < end; first += micro) {
-    const int64_t rows = std::min(micro, end - first), each = rows / group.size();
-    Plan& plan = lane_plan(lane, rows, group.size());
+    const int64_t rows = std::min(micro, end - first), each = rows / stack.size();
+    Plan& plan = lane_plan(lane, rows, stack.size());
     frame.accumulate = first > begin;
     load_rows(lane, frame, batch, first, rows);
     plan.forward(frame);
-    for (int shard = group.begin; shard < group.end; ++shard) {
-      const int64_t from = (shard - group.begin) * each;
+    for (int shard = stack.begin; shard < stack.end; ++shard) {
+      const int64_t from = (shard - stack.begin) * each;
       board_->add(shard, state.losses.data(), state.metrics.data(), rows, from, each);
       board_->add_samples(shard, frame.context.samples.subspan(static_cast<size_t>(from),
                                                                static_cast<size_t>(each)));

@@ -1,9 +1,9 @@
 // Executor: computes batches on lanes.
 //
 // A batch of n samples is cut into S shards; shard i holds rows ⌊i·n/S⌋ … ⌊(i+1)·n/S⌋−1. Lanes take
-// groups of shards as they come free; the gradients of a group are summed along the shard tree into
-// the group's own flat gradient. Small shards of dense models are computed together, as one
-// micro-batch; otherwise a group is one shard, and inside it micro-batches run one after another
+// stacks of shards as they come free; the gradients of a stack are summed along the shard tree into
+// the stack's own flat gradient. Small shards of dense models are computed together, as one
+// micro-batch; otherwise a stack is one shard, and inside it micro-batches run one after another
 // and add up. What a shard gives depends only on the weights, the batch and its index, so results
 // have the same bits for every number of lanes.
 //
@@ -52,7 +52,7 @@ struct BatchRows {
 // Memory that is not the executor's own.
 struct ExecutorMemory {
   double* board = nullptr;  // of ShardBoard
-  // The flat gradient of group `index` of this worker's groups.
+  // The flat gradient of stack `index` of this worker's stacks.
   std::function<float*(size_t index)> gradient = {};
 };
 
@@ -67,20 +67,20 @@ class Executor {
   void use_memory(ExecutorMemory memory);
   ShardBoard::Layout board_layout() const;
 
-  // The gradients of the mean loss of the batch by the shards of `range`, group by group; the board
+  // The gradients of the mean loss of the batch by the shards of `range`, stack by stack; the board
   // gets the rest. Throws Error for labels that don't fit.
   void gradient(const BatchRows& batch, ShardRange range);
   void gradient(const BatchRows& batch) { gradient(batch, {0, options_.shards}); }
   ShardBoard& board() { return *board_; }
   bool has_packed() const { return packed_.bytes() > 0; }
 
-  // Of the last gradient(): the groups in shard order, and their flat gradients.
-  std::span<const ShardRange> groups() const { return groups_->ranges; }
+  // Of the last gradient(): the stacks in shard order, and their flat gradients.
+  std::span<const ShardRange> stacks() const { return stacks_->ranges; }
   std::span<float* const> gradients() const {
-    return std::span(gradients_).first(groups_->ranges.size());
+    return std::span(gradients_).first(stacks_->ranges.size());
   }
-  // The groups of any worker's range in a batch of `samples`: a pure function of the job.
-  std::vector<ShardRange> groups_of(int64_t samples, ShardRange range) const;
+  // The stacks of any worker's range in a batch of `samples`: a pure function of the job.
+  std::vector<ShardRange> stacks_of(int64_t samples, ShardRange range) const;
 
   // How many chunks an evaluation of `count` samples has.
   size_t chunk_count(uint64_t count) const;
@@ -106,19 +106,19 @@ class Executor {
   // Names the first layer with a value that is not finite, of the last batch; empty if none is.
   std::string find_non_finite(const BatchRows& batch, const float* statistics);
 
-  // Bytes of activations (arenas), of group gradients and of packed weights.
+  // Bytes of activations (arenas), of stack gradients and of packed weights.
   size_t arena_bytes() const;
   size_t gradient_bytes() const;
   size_t packed_bytes() const { return packed_.bytes(); }
   // Compiles what these shards of a batch of `samples` need: so that memory is known, and the first
-  // step is quick. Returns the groups.
+  // step is quick. Returns the stacks.
   std::span<const ShardRange> prepare(int64_t samples, ShardRange range);
   std::span<const ShardRange> prepare(int64_t samples) {
     return prepare(samples, {0, options_.shards});
   }
-  // The rows of a micro-batch in a group of `shards` shards that has `rows` rows.
+  // The rows of a micro-batch in a stack of `shards` shards that has `rows` rows.
   int64_t micro_batch(int64_t rows, int shards) const;
-  // The plan of lane 0 for micro-batches of `rows` rows in groups of `shards`: for descriptions.
+  // The plan of lane 0 for micro-batches of `rows` rows in stacks of `shards`: for descriptions.
   const Plan& plan(int64_t rows, int shards) { return lane_plan(0, rows, shards); }
 
  private:
@@ -131,11 +131,11 @@ class Executor {
   struct Prepared {
     int64_t samples;
     ShardRange range;
-    std::vector<ShardRange> ranges;  // of groups
+    std::vector<ShardRange> ranges;  // of stacks
   };
 
   Plan& lane_plan(int lane, int64_t rows, int shards);
-  void run_group(int lane, size_t index, const BatchRows& batch);
+  void run_stack(int lane, size_t index, const BatchRows& batch);
   void load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first, int64_t rows);
   // Runs `use(lane, chunk, plan, frame)` on every chunk of an evaluation, after its forward pass.
   using ChunkUse = FunctionRef<void(int lane, size_t chunk, Plan& plan, const Frame& frame)>;
@@ -156,11 +156,11 @@ class Executor {
   Lanes alone_{1};
   std::vector<Lane> lane_state_;
   std::list<Prepared> prepared_;
-  const Prepared* groups_ = nullptr;  // of the last gradient()
+  const Prepared* stacks_ = nullptr;  // of the last gradient()
   ExecutorMemory memory_;
   std::unique_ptr<ShardBoard> board_;
   std::vector<Buffer<float>> own_gradients_;
-  std::vector<float*> gradients_;  // of groups
+  std::vector<float*> gradients_;  // of stacks
 };
 
 }  // namespace starling

@@ -1,4 +1,4 @@
-// How a batch is cut into shards, and shards into groups that are computed together.
+// How a batch is cut into shards, and shards into stacks that are computed together.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +20,17 @@ struct ShardRange {
   bool operator==(const ShardRange&) const = default;
 };
 
-struct Grouping {
+struct Stacking {
   int64_t samples;       // of the batch
   int shards;            // of the batch
-  int lanes;             // that take groups as they come free
-  int64_t stacked_rows;  // that a group of several shards may have; 0: a shard is a group
+  int lanes;             // that take stacks as they come free
+  int64_t stacked_rows;  // that a stack of several shards may have; 0: a shard is a stack
 };
 
-// The groups that make up `range`, in order, without empty shards. Each is a whole subtree of the
+// The stacks that make up `range`, in order, without empty shards. Each is a whole subtree of the
 // tree over the shards that are not empty: one shard, or an aligned power of two of them. Of the
 // sizes that keep the lanes equally busy, the largest: weights are read, and a gradient is written,
-// once for each group.
-std::vector<ShardRange> group_shards(const Grouping& grouping, ShardRange range);
+// once for each stack.
+std::vector<ShardRange> stack_shards(const Stacking& stacking, ShardRange range);
 
 }  // namespace starling

@@ -76,15 +76,15 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
                      .precision = settings.precision,
                      .seed = settings.seed});
   const auto batch = static_cast<int64_t>(job.training.batch);
-  // The group with the most rows.
-  const auto rows_of = [&](const ShardRange& group) {
-    return shard_begin(batch, group.end, shards) - shard_begin(batch, group.begin, shards);
+  // The stack with the most rows.
+  const auto rows_of = [&](const ShardRange& stack) {
+    return shard_begin(batch, stack.end, shards) - shard_begin(batch, stack.begin, shards);
   };
-  const std::span<const ShardRange> groups = executor.prepare(batch);
-  const ShardRange group = *std::max_element(
-      groups.begin(), groups.end(),
+  const std::span<const ShardRange> stacks = executor.prepare(batch);
+  const ShardRange stack = *std::max_element(
+      stacks.begin(), stacks.end(),
       [&](const ShardRange& a, const ShardRange& b) { return rows_of(a) < rows_of(b); });
-  const int64_t rows = executor.micro_batch(rows_of(group), group.size());
+  const int64_t rows = executor.micro_batch(rows_of(stack), stack.size());
 
   std::string text = fmt::format("{}\n\n{}\n", job.name, model.summary());
   text += fmt::format("training   batch {} in {} shards, micro-batch {}, {} {}, {}, {}, {} {}\n",
@@ -102,7 +102,7 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
       bytes_text(total), bytes_text(static_cast<double>(parts[0])),
       bytes_text(static_cast<double>(parts[1])), bytes_text(static_cast<double>(parts[2])),
       bytes_text(static_cast<double>(parts[3])), bytes_text(static_cast<double>(parts[4])));
-  if (options.kernels) text += kernels_text(executor.plan(rows, group.size()));
+  if (options.kernels) text += kernels_text(executor.plan(rows, stack.size()));
   return text;
 }
 

@@ -34,31 +34,31 @@ const AllReduceMessages::Batch& AllReduceMessages::batch_of(int64_t samples) {
   const MergeCache::Merge& merge = merges_.of(samples);
   std::vector<LeafRange> ranges;
   size_t leaf = 0;
-  for (const std::vector<LeafRange>& groups : merge.groups) {
-    const size_t end = groups.empty() ? leaf : groups.back().end;
+  for (const std::vector<LeafRange>& stacks : merge.stacks) {
+    const size_t end = stacks.empty() ? leaf : stacks.back().end;
     ranges.push_back({leaf, end});
     leaf = end;
   }
   Batch batch{samples, std::make_shared<Placement>(ranges), {}, {0}};
   const auto own = static_cast<size_t>(rank());
-  size_t group = 0;
+  size_t stack = 0;
   for (const LeafRange& partial : batch.placement->partials(own)) {
     std::vector<LeafRange> parts;  // a subtree is the tree over its own leaves
-    for (; group < merge.groups[own].size() && merge.groups[own][group].end <= partial.end; ++group)
-      parts.push_back({merge.groups[own][group].begin - partial.begin,
-                       merge.groups[own][group].end - partial.begin});
+    for (; stack < merge.stacks[own].size() && merge.stacks[own][stack].end <= partial.end; ++stack)
+      parts.push_back({merge.stacks[own][stack].begin - partial.begin,
+                       merge.stacks[own][stack].end - partial.begin});
     batch.plans.emplace_back(std::move(parts));
-    batch.first_group.push_back(group);
+    batch.first_stack.push_back(stack);
   }
   batches_.push_back(std::move(batch));
   return batches_.back();
 }
 
-void AllReduceMessages::sum_groups(const Batch& batch) {
+void AllReduceMessages::sum_stacks(const Batch& batch) {
   const std::span<float* const> gradients = executor_.gradients();
   partials_.clear();
   for (size_t i = 0; i < batch.plans.size(); ++i) {
-    const size_t first = batch.first_group[i], count = batch.first_group[i + 1] - first;
+    const size_t first = batch.first_stack[i], count = batch.first_stack[i + 1] - first;
     partials_.push_back(gradients[first]);
     if (count == 1) continue;
     const size_t blocks = space_.blocks().size();
@@ -121,7 +121,7 @@ Status AllReduceMessages::gather_board(bool& stop) {
 
 Status AllReduceMessages::exchange(int64_t samples, bool& stop) {
   const Batch& batch = batch_of(samples);
-  sum_groups(batch);
+  sum_stacks(batch);
   const Instant begin = world_.fabric()->now();
   Status done = reduce(batch);
   if (done) done = gather_board(stop);

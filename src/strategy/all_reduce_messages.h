@@ -1,5 +1,5 @@
 // `all_reduce` of workers that share no memory: each has its own weights and optimizer state, and
-// makes the whole update itself, from the same summed gradient. A worker sums its groups to the
+// makes the whole update itself, from the same summed gradient. A worker sums its stacks to the
 // fewest subtrees of the shard tree, and buckets of them are reduced by messages, several at a time
 // (collective/). Rows of the board, and the wish to stop, go along.
 #pragma once
@@ -35,12 +35,12 @@ class AllReduceMessages final : public Strategy {
   struct Batch {
     int64_t samples;
     std::shared_ptr<const Placement> placement;
-    std::vector<MergePlan> plans;     // of this worker's partials, over its groups
-    std::vector<size_t> first_group;  // of each partial, and the end
+    std::vector<MergePlan> plans;     // of this worker's partials, over its stacks
+    std::vector<size_t> first_stack;  // of each partial, and the end
   };
 
   const Batch& batch_of(int64_t samples);
-  void sum_groups(const Batch& batch);
+  void sum_stacks(const Batch& batch);
   Status reduce(const Batch& batch);
   Status gather_board(bool& stop);
 

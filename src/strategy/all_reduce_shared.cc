@@ -21,7 +21,7 @@ AllReduceShared::AllReduceShared(World& world, Executor& executor, const Paramet
   for (size_t worker = 0; worker < merges_.placement().size(); ++worker) {
     size_t most = 0;
     for (const int64_t samples : batches)
-      most = std::max(most, merges_.of(samples).groups[worker].size());
+      most = std::max(most, merges_.of(samples).stacks[worker].size());
     first_buffer_[worker + 1] = first_buffer_[worker] + most;
   }
   const BlockRange own = blocks();
@@ -74,8 +74,8 @@ Status AllReduceShared::exchange(int64_t samples, bool& stop) {
   for (int r = 0; r < workers(); ++r) stop = stop || flags(r).stop;
   merge_ = &merges_.of(samples);
   parts_.clear();
-  for (size_t worker = 0; worker < merge_->groups.size(); ++worker) {
-    const size_t count = merge_->groups[worker].size();
+  for (size_t worker = 0; worker < merge_->stacks.size(); ++worker) {
+    const size_t count = merge_->stacks[worker].size();
     for (size_t i = 0; i < count; ++i) parts_.push_back(gradient(worker, i));
     if (static_cast<int>(worker) != rank()) bytes_moved_ += count * own_bytes_;
   }

@@ -24,17 +24,17 @@ const MergeCache::Merge& MergeCache::of(int64_t samples) {
         shard_begin(samples, shard, shards) < shard_begin(samples, shard + 1, shards);
     leaf[static_cast<size_t>(shard) + 1] = leaf[static_cast<size_t>(shard)] + (present ? 1 : 0);
   }
-  std::vector<std::vector<LeafRange>> groups;
+  std::vector<std::vector<LeafRange>> stacks;
   std::vector<LeafRange> parts;
   for (const ShardRange& range : placement_) {
-    groups.emplace_back();
-    for (const ShardRange& group : executor_.groups_of(samples, range)) {
-      groups.back().push_back(
-          {leaf[static_cast<size_t>(group.begin)], leaf[static_cast<size_t>(group.end)]});
-      parts.push_back(groups.back().back());
+    stacks.emplace_back();
+    for (const ShardRange& stack : executor_.stacks_of(samples, range)) {
+      stacks.back().push_back(
+          {leaf[static_cast<size_t>(stack.begin)], leaf[static_cast<size_t>(stack.end)]});
+      parts.push_back(stacks.back().back());
     }
   }
-  merges_.push_back({samples, std::move(groups), MergePlan(std::move(parts))});
+  merges_.push_back({samples, std::move(stacks), MergePlan(std::move(parts))});
   return merges_.back();
 }
 

@@ -1,4 +1,4 @@
-// MergeCache: the groups of all workers and how they are summed, for every size of batch that has
+// MergeCache: the stacks of all workers and how they are summed, for every size of batch that has
 // come: the full one, and the last of an epoch. A pure function of the job and the placement, so
 // that every worker finds the same. One thread.
 #pragma once
@@ -18,8 +18,8 @@ class MergeCache {
  public:
   struct Merge {
     int64_t samples;
-    std::vector<std::vector<LeafRange>> groups;  // by worker: leaves are the shards with rows
-    MergePlan plan;                              // over the groups of all
+    std::vector<std::vector<LeafRange>> stacks;  // by worker: leaves are the shards with rows
+    MergePlan plan;                              // over the stacks of all
   };
 
   // Worker r computes the shards placement[r]; all have as many lanes. The executor outlives this.
