@@ -65,7 +65,7 @@ inline void run_ranks(FabricKind kind, int world, const std::function<void(Fabri
   } else if (kind == FabricKind::kShm) {
     const SharedSegment segment = ShmFabric::make_segment({.world = world});
     run_threads(world, [&](int rank) {
-      ShmFabric fabric(segment.fd(), rank);
+      ShmFabric fabric(segment, rank);
       body(fabric);
     });
   } else {

@@ -41,9 +41,11 @@ struct ShmFabric::Cell {
 };
 
 struct ShmFabric::Layout {
+  int world;
+  size_t ring_bytes;
   size_t roster, barrier, ends, cells, data, bytes;
 
-  Layout(int world, size_t ring_bytes) {
+  Layout(int ranks, size_t ring) : world(ranks), ring_bytes(ring) {
     const size_t pairs = static_cast<size_t>(world) * static_cast<size_t>(world);
     roster = 64;
     barrier = roster + Roster::bytes(world);
@@ -51,6 +53,20 @@ struct ShmFabric::Layout {
     cells = ends + pairs * sizeof(ShmRingEnds);
     data = round_up(cells + pairs * kCells * sizeof(Cell), kPageBytes);
     bytes = data + pairs * ring_bytes;
+  }
+
+  // That of a segment which make_segment made; throws Error (run_error) for another.
+  static Layout of(const SharedSegment& segment) {
+    const std::span<const std::byte> memory = segment.bytes();
+    Header header{};
+    if (memory.size() >= sizeof(header)) std::memcpy(&header, memory.data(), sizeof(header));
+    if (header.magic == kMagic && header.world >= 1 && header.world <= kWorldMost &&
+        std::has_single_bit(header.ring_bytes) && header.ring_bytes <= memory.size()) {
+      const Layout layout(static_cast<int>(header.world), header.ring_bytes);
+      if (layout.bytes == memory.size()) return layout;
+    }
+    throw run_error("the shared segment is not that of a world of workers",
+                    "start workers with `starling train --workers` or `starling launch`");
   }
 };
 
@@ -65,55 +81,35 @@ SharedSegment ShmFabric::make_segment(const ShmSegmentOptions& options) {
   return segment;
 }
 
-namespace {
-
-// World and ring size of a segment that make_segment made.
-std::pair<int, size_t> checked_header(const SharedSegment& segment,
-                                      size_t (*bytes_of)(int world, size_t ring_bytes)) {
-  uint64_t words[3] = {};
-  if (segment.bytes().size() >= sizeof(words)) {
-    std::memcpy(words, segment.bytes().data(), sizeof(words));
-  }
-  const auto [magic, world, ring_bytes] = words;
-  const bool sane = magic == kMagic && world >= 1 && world <= kWorldMost &&
-                    std::has_single_bit(ring_bytes) && ring_bytes <= segment.bytes().size() &&
-                    bytes_of(static_cast<int>(world), ring_bytes) == segment.bytes().size();
-  if (!sane) {
-    throw run_error("the shared segment is not that of a world of workers",
-                    "start workers with `starling train --workers` or `starling launch`");
-  }
-  return {static_cast<int>(world), ring_bytes};
-}
-
-}  // namespace
-
 void ShmFabric::mark_gone_in(const SharedSegment& segment, int rank) {
-  const auto [world, ring_bytes] =
-      checked_header(segment, [](int ranks, size_t ring) { return Layout(ranks, ring).bytes; });
-  if (rank < 0 || rank >= world) throw std::logic_error("no such rank in the segment's world");
-  Roster(segment.bytes().subspan(Layout(world, ring_bytes).roster), world).mark_gone(rank);
+  const Layout layout = Layout::of(segment);
+  if (rank < 0 || rank >= layout.world) {
+    throw std::logic_error("no such rank in the segment's world");
+  }
+  Roster(segment.bytes().subspan(layout.roster), layout.world).mark_gone(rank);
 }
 
 ShmFabric::ShmFabric(int segment_fd, int rank, const ShmOptions& options)
-    : ShmFabric(SharedSegment::map(segment_fd), rank, options) {}
+    : ShmFabric(std::make_unique<SharedSegment>(SharedSegment::map(segment_fd)), nullptr, rank,
+                options) {}
 
-ShmFabric::ShmFabric(SharedSegment segment, int rank, const ShmOptions& options)
-    : StreamFabric(
-          {.rank = rank,
-           .world = checked_header(segment,
-                                   [](int ranks, size_t ring) { return Layout(ranks, ring).bytes; })
-                        .first,
-           .buffer_bytes_per_peer = options.buffer_bytes_per_peer,
-           .message_bytes_most = UINT64_MAX},
-          this),
-      segment_(std::move(segment)),
+ShmFabric::ShmFabric(const SharedSegment& segment, int rank, const ShmOptions& options)
+    : ShmFabric(nullptr, &segment, rank, options) {}
+
+ShmFabric::ShmFabric(std::unique_ptr<SharedSegment> own, const SharedSegment* given, int rank,
+                     const ShmOptions& options)
+    : StreamFabric({.rank = rank,
+                    .world = Layout::of(own ? *own : *given).world,
+                    .buffer_bytes_per_peer = options.buffer_bytes_per_peer,
+                    .message_bytes_most = UINT64_MAX},
+                   this),
+      segment_(std::move(own)),
       options_(options),
       spin_(options.spin.count() >= 0 ? options.spin : default_spin(world())),
       cells_used_(static_cast<size_t>(world())) {
-  Header header;
-  std::memcpy(&header, segment_.bytes().data(), sizeof(header));
-  const Layout layout(world(), header.ring_bytes);
-  const std::span<std::byte> memory = segment_.bytes();
+  const SharedSegment& segment = segment_ ? *segment_ : *given;
+  const Layout layout = Layout::of(segment);
+  const std::span<std::byte> memory = segment.bytes();
   roster_ = std::make_unique<Roster>(memory.subspan(layout.roster), world(), rank);
   barrier_ = std::make_unique<ShmBarrier>(*roster_, memory.subspan(layout.barrier), spin_);
   if (!roster_->enter()) {
@@ -125,7 +121,7 @@ ShmFabric::ShmFabric(SharedSegment segment, int rank, const ShmOptions& options)
     const size_t pair =
         static_cast<size_t>(from) * static_cast<size_t>(world()) + static_cast<size_t>(to);
     return ShmRing{reinterpret_cast<ShmRingEnds*>(&memory[layout.ends]) + pair,
-                   memory.subspan(layout.data + pair * header.ring_bytes, header.ring_bytes)};
+                   memory.subspan(layout.data + pair * layout.ring_bytes, layout.ring_bytes)};
   };
   for (int peer = 0; peer < world(); ++peer) {
     if (peer == rank) continue;

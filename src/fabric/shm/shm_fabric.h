@@ -42,6 +42,9 @@ class ShmFabric final : public StreamFabric, private InPlaceSource {
   // Enters the world of the segment as `rank`; the descriptor stays the caller's. Throws Error
   // (run_error) when the descriptor is no such segment or the rank is marked gone.
   ShmFabric(int segment_fd, int rank, const ShmOptions& options = {});
+  // The same, in a mapping that outlives the fabric: ranks that are threads of one process share
+  // it.
+  ShmFabric(const SharedSegment& segment, int rank, const ShmOptions& options = {});
   ~ShmFabric() override;
 
   // Lets messages that lie in this segment go in place. All ranks add the same segments in the same
@@ -59,7 +62,8 @@ class ShmFabric final : public StreamFabric, private InPlaceSource {
   struct Cell;
   struct Layout;
 
-  ShmFabric(SharedSegment segment, int rank, const ShmOptions& options);
+  ShmFabric(std::unique_ptr<SharedSegment> own, const SharedSegment* given, int rank,
+            const ShmOptions& options);
 
   void idle(Instant deadline, Instant now, Instant idle_since) override;
   void interrupt() override;
@@ -73,7 +77,7 @@ class ShmFabric final : public StreamFabric, private InPlaceSource {
   Cell& cell(int from, int to, uint64_t number) const;
   bool settle(int peer, uint64_t handle);
 
-  const SharedSegment segment_;
+  const std::unique_ptr<SharedSegment> segment_;  // if the mapping is ours
   const ShmOptions options_;
   const std::chrono::nanoseconds spin_;
   std::unique_ptr<Roster> roster_;

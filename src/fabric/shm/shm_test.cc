@@ -24,7 +24,7 @@ TEST_P(ShmBarriers, NobodyPassesBeforeAllHaveCome) {
   const SharedSegment segment = ShmFabric::make_segment({.world = world});
   std::atomic<int> here = 0;
   run_threads(world, [&](int rank) {
-    ShmFabric fabric(segment.fd(), rank);
+    ShmFabric fabric(segment, rank);
     ShmBarrier& barrier = fabric.barrier();
     for (int round = 1; round <= 300; ++round) {
       here += 1;
@@ -41,7 +41,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, ShmBarriers, testing::Values(1, 2, 3, 4, 7, 8))
 
 TEST(ShmBarrier, IsAskedWithoutWaiting) {
   const SharedSegment segment = ShmFabric::make_segment({.world = 2});
-  ShmFabric a(segment.fd(), 0), b(segment.fd(), 1);
+  ShmFabric a(segment, 0), b(segment, 1);
   EXPECT_EQ(a.barrier().arrive(), 1u);
   EXPECT_FALSE(a.barrier().all_arrived(1));
   EXPECT_TRUE(b.barrier().wait_for(0, 1, soon(b)).ok());
@@ -80,7 +80,7 @@ TEST(ShmBarrier, StandsInASegmentOfTheCallers) {
   const SharedSegment segment = ShmFabric::make_segment({.world = 2});
   const SharedSegment memory = SharedSegment::create("barriers", 2 * ShmBarrier::bytes(2));
   run_threads(2, [&](int rank) {
-    ShmFabric fabric(segment.fd(), rank, {.spin = nanoseconds(0)});
+    ShmFabric fabric(segment, rank, {.spin = nanoseconds(0)});
     ShmBarrier second(fabric.roster(), memory.bytes().subspan(ShmBarrier::bytes(2)), fabric.spin());
     for (int i = 0; i < 100; ++i) ASSERT_TRUE(second.pass(soon(fabric)).ok());
     ASSERT_TRUE(fabric.barrier().pass(soon(fabric)).ok());
@@ -92,7 +92,7 @@ TEST(ShmFabric, CopiesLargeMessagesStraightFromWhereTheyLie) {
   const SharedSegment segment = ShmFabric::make_segment({.world = 2, .ring_bytes = 4096});
   const SharedSegment data = SharedSegment::create("data", 2 * kBytes);
   run_threads(2, [&](int rank) {
-    ShmFabric fabric(segment.fd(), rank);
+    ShmFabric fabric(segment, rank);
     fabric.add_segment(data);
     ASSERT_TRUE(fabric.barrier().pass(soon(fabric)).ok());  // both have added it
     const RankRegions regions{data.bytes(), kBytes};
@@ -119,7 +119,7 @@ TEST(ShmFabric, WhatIsTakenBackIsNotReceived) {
   constexpr size_t kBytes = 1 << 20;
   const SharedSegment segment = ShmFabric::make_segment({.world = 2});
   const SharedSegment data = SharedSegment::create("data", kBytes);
-  ShmFabric a(segment.fd(), 0), b(segment.fd(), 1);
+  ShmFabric a(segment, 0), b(segment, 1);
   a.add_segment(data);
   b.add_segment(data);
   const Ticket first = a.start_send(1, 1, data.bytes());
@@ -143,7 +143,7 @@ TEST(ShmFabric, MoreMessagesInPlaceThanCellsGoThroughTheRing) {
   const SharedSegment segment = ShmFabric::make_segment({.world = 2});
   const SharedSegment data = SharedSegment::create("data", kBytes * kCount);
   run_threads(2, [&](int rank) {
-    ShmFabric fabric(segment.fd(), rank);
+    ShmFabric fabric(segment, rank);
     fabric.add_segment(data);
     ASSERT_TRUE(fabric.barrier().pass(soon(fabric)).ok());
     std::vector<Ticket> tickets;
@@ -169,7 +169,7 @@ TEST(ShmFabric, MoreMessagesInPlaceThanCellsGoThroughTheRing) {
 
 TEST(ShmFabric, ARankThatWasMarkedGoneCloses) {
   const SharedSegment segment = ShmFabric::make_segment({.world = 2});
-  ShmFabric a(segment.fd(), 0), b(segment.fd(), 1);
+  ShmFabric a(segment, 0), b(segment, 1);
   const Ticket a_waits = a.start_receive(1, 1, {}), b_waits = b.start_receive(0, 1, {});
   ShmFabric::mark_gone_in(segment, 1);
   EXPECT_TRUE(a.progress(soon(a)));
