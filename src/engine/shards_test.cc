@@ -14,7 +14,7 @@ TEST(StackShards, CoverTheRangeByWholeSubtreesWithoutEmptyShards) {
         for (const ShardRange range : {ShardRange{0, shards}, ShardRange{shards / 3, shards}}) {
           int next = range.begin;
           for (const ShardRange& stack :
-               stack_shards({samples, shards, lanes, .stacked_rows = 32}, range)) {
+               stack_shards({samples, shards, lanes, 32}, range)) {
             for (; next < stack.begin; ++next) {  // what is left out has no rows
               EXPECT_EQ(shard_begin(samples, next, shards), shard_begin(samples, next + 1, shards));
             }
