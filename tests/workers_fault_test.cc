@@ -31,10 +31,20 @@ class WorkersFault : public WorkersTest {
             "--set",     "checkpoint.every_steps=11"};
   }
 
-  // Waits until a run is well under way. Its workers.
-  static std::map<int, Watched> midway(Process& process) {
+  // Waits until a run is well under way and has a checkpoint, which is written in the background.
+  // Its workers.
+  std::map<int, Watched> midway(Process& process, const std::string& run) const {
     EXPECT_TRUE(process.wait_for_line(fmt::format("epoch 4/{}", kEpochs))) << process.error();
+    const auto end = Process::Clock::now() + kSoon;
+    while (!has_checkpoint(run) && Process::Clock::now() < end) std::this_thread::yield();
     return workers_of(process);
+  }
+
+  bool has_checkpoint(const std::string& run) const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / run / "checkpoints")) {
+      if (entry.path().filename().string().starts_with("step-")) return true;
+    }
+    return false;
   }
 
   // Goes on with another number of workers, and compares with a run that nothing happened to.
@@ -62,7 +72,7 @@ class WorkersFault : public WorkersTest {
     const std::string run = fmt::format("killed{}_{}", rank, fabric);
     SCOPED_TRACE(run);
     Process process = start(train(run, 3, fabric));
-    const auto workers = midway(process);
+    const auto workers = midway(process, run);
     ASSERT_EQ(workers.size(), 3u);
     workers.at(rank).signal(SIGKILL);
     EXPECT_EQ(end_of(process), 1);
@@ -84,7 +94,7 @@ TEST_F(WorkersFault, NoWorkerOutlivesItsLauncher) {
   for (const char* fabric : {"shm", "tcp"}) {
     SCOPED_TRACE(fabric);
     Process process = start(train(fabric, 3, fabric));
-    const auto workers = midway(process);
+    const auto workers = midway(process, fabric);
     ASSERT_EQ(workers.size(), 3u);
     process.signal(SIGKILL);
     EXPECT_EQ(end_of(process), 128 + SIGKILL);
@@ -97,7 +107,7 @@ TEST_F(WorkersFault, LossOfAllWorkersEndsTheRun) {
   for (const char* fabric : {"shm", "tcp"}) {
     SCOPED_TRACE(fabric);
     Process process = start(train(fabric, 4, fabric));
-    const auto workers = midway(process);
+    const auto workers = midway(process, fabric);
     ASSERT_EQ(workers.size(), 4u);
     for (const auto& [rank, worker] : workers) worker.signal(SIGSTOP);  // none ends by itself
     for (const auto& [rank, worker] : workers) worker.signal(SIGKILL);
@@ -113,7 +123,7 @@ TEST_F(WorkersFault, SignalsToTheLauncherSaveACheckpoint) {
   for (const auto& [signal, fabric] : {std::pair{SIGTERM, "shm"}, std::pair{SIGINT, "tcp"}}) {
     SCOPED_TRACE(fabric);
     Process process = start(train(fabric, 3, fabric));
-    const auto workers = midway(process);
+    const auto workers = midway(process, fabric);
     process.signal(signal);
     EXPECT_EQ(end_of(process), 75) << process.error();
     EXPECT_THAT(process.error(), HasSubstr("checkpoint is saved"));

@@ -75,9 +75,15 @@ Code survive(Fabric& fabric, const std::string& name) {
   return named ? kNamed : kOther;
 }
 
+struct Pipes {
+  int given_up[2];  // a byte from each survivor
+  int leave[2];     // closed by the parent
+};
+
 // The body of one process. The victim ends itself when all are there: it takes part in a barrier,
-// and then, in all operations but that one, in the first messages.
-void run_rank(Fabric& fabric, const std::string& name) {
+// and then, in all operations but that one, in the first messages. Survivors tell the parent that
+// they have given up, and stay until it lets them go: one that is seen to leave may be blamed.
+void run_rank(Fabric& fabric, const std::string& name, const Pipes& pipes) {
   Code code = kOther;
   {
     Collectives first(fabric, std::make_shared<Placement>(Placement::even(3, kWorld)),
@@ -90,6 +96,9 @@ void run_rank(Fabric& fabric, const std::string& name) {
     raise(SIGKILL);
   }
   code = survive(fabric, name);
+  char byte = 0;
+  if (write(pipes.given_up[1], &byte, 1) != 1) code = kOther;
+  static_cast<void>(!read(pipes.leave[0], &byte, 1));  // returns when the parent closes its end
   fabric.close();
   _exit(code);
 }
@@ -101,23 +110,33 @@ TEST_P(KilledRank, IsNamedByEverySurvivor) {
   std::vector<TcpListener> listeners(kWorld);
   std::vector<TcpAddress> addresses;
   for (const TcpListener& listener : listeners) addresses.push_back(listener.address());
+  Pipes pipes;
+  ASSERT_EQ(pipe(pipes.given_up), 0);
+  ASSERT_EQ(pipe(pipes.leave), 0);
   std::vector<pid_t> children;
   for (int rank = 0; rank < kWorld; ++rank) {
     children.push_back(fork());
     ASSERT_GE(children.back(), 0);
     if (children.back() != 0) continue;
     alarm(60);  // a hang ends as a failure
+    close(pipes.leave[1]);
     if (GetParam().fabric == FabricKind::kShm) {
       ShmFabric fabric(segment.fd(), rank);
-      run_rank(fabric, GetParam().name);
+      run_rank(fabric, GetParam().name, pipes);
     }
     TcpListener own = std::move(listeners[static_cast<size_t>(rank)]);
     listeners.clear();
     TcpFabric fabric(std::move(own), {.rank = rank, .addresses = addresses, .token = test_token()});
-    run_rank(fabric, GetParam().name);
+    run_rank(fabric, GetParam().name, pipes);
   }
   listeners.clear();
   const auto began = std::chrono::steady_clock::now();
+  close(pipes.given_up[1]);
+  char byte = 0;
+  for (int survivors = 0; survivors < kWorld - 1; ++survivors) {
+    if (read(pipes.given_up[0], &byte, 1) != 1) break;  // all have ended
+  }
+  for (const int end : {pipes.given_up[0], pipes.leave[0], pipes.leave[1]}) close(end);
   for (int rank = 0; rank < kWorld; ++rank) {
     int status = 0;
     ASSERT_EQ(waitpid(children[static_cast<size_t>(rank)], &status, 0),
