@@ -26,7 +26,7 @@ docs/job.md documents every field of a job file.)";
 class HelpFormatter : public CLI::Formatter {
   std::string make_option_opts(const CLI::Option* option) const override {
     if (option->get_positional() || option->get_type_size() == 0) return "";
-    return " " + option->get_type_name().substr(0, option->get_type_name().find(':'));
+    return " " + option->get_type_name();
   }
 };
 
@@ -200,7 +200,7 @@ class Parser {
         ->group("Results");
     sub->add_option("--top", arguments_.top, "Classes to show for each sample; default: 3")
         ->type_name("K")
-        ->check(CLI::Range(1, 1000))
+        ->check(CLI::Range(1, 1000).description(""))
         ->group("Results");
     sub->add_flag("--raw", arguments_.raw, "The model's outputs as they are, not as probabilities")
         ->group("Results");

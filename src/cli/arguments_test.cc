@@ -64,7 +64,8 @@ TEST(Arguments, EveryCommandShowsAnExample) {
                 AllOf(HasSubstr("Example:"), HasSubstr(std::string("starling ") + command)));
   }
   EXPECT_THAT(parse({"predict", "--help"}).text,
-              testing::Not(testing::ContainsRegex("Excludes|REQUIRED|TEXT|INT|\n\n\n")));
+              AllOf(HasSubstr("--samples FIRST:LAST "), HasSubstr("--top K "),
+                    testing::Not(testing::ContainsRegex("Excludes|REQUIRED|TEXT|INT|\n\n\n"))));
   EXPECT_THAT(parse({"--help"}).text,
               AllOf(HasSubstr("Exit codes"), HasSubstr("75"), HasSubstr("First steps")));
   EXPECT_THAT(parse({"--version"}).text, testing::StartsWith("starling "));
