@@ -48,6 +48,21 @@ TEST_F(BadInput, MissingJob) {
   expect_no_run();
 }
 
+// As when a folder above it may not be entered, which root can't be refused.
+TEST_F(BadInput, PathsThatCannotBeLookedAt) {
+  const std::string name(300, 'x');
+  write_cnn_job();
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"train", name + ".toml"},
+                                                {"describe", name},
+                                                {"tune", name},
+                                                {"eval", name},
+                                                {"data", "info", name + ".toml"},
+                                                {"train", "cnn.toml", "--run-dir", name},
+                                                {"eval", "cnn.toml", "--weights", name}}) {
+    EXPECT_THAT(refused(2, words), HasSubstr("name too long")) << words[0];
+  }
+}
+
 TEST_F(BadInput, MalformedJob) {
   write("job.toml", "[data\nsource = 1");
   EXPECT_THAT(refused(2, {"train", "job.toml"}), HasSubstr("job.toml:1"));

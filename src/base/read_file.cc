@@ -18,7 +18,9 @@ Error read_error(const std::filesystem::path& path, int error_number) {
   const std::string hint = error_number == ENOENT || error_number == ENOTDIR
                                ? "check the path: there is no such file"
                            : error_number == EACCES ? "ask for read permission on the file"
-                                                    : "check the disk that holds the file";
+                           : error_number == ENAMETOOLONG || error_number == ELOOP
+                               ? "check the path"
+                               : "check the disk that holds the file";
   return input_error(fmt::format("cannot read {}: {}", path.string(),
                                  std::generic_category().message(error_number)),
                      hint);

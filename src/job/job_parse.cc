@@ -287,7 +287,8 @@ Job parse_job(const std::string& text, const std::string& where,
 }
 
 Job load_job(const std::filesystem::path& path, const std::vector<Setting>& settings) {
-  if (std::filesystem::is_directory(path)) {
+  std::error_code unreadable;  // reading it says why
+  if (std::filesystem::is_directory(path, unreadable)) {
     throw input_error(fmt::format("{} is a folder, not a job file", path.string()),
                       "give the job file, for instance examples/fashion_cnn.toml");
   }

@@ -59,6 +59,12 @@ void check_watched(const std::string& field, const std::string& value,
                                                  "or data.validation_split"));
 }
 
+// What can't be looked at counts as absent: its use says why.
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
 class Run {
  public:
   Run(const Job& job, const RunOptions& options)
@@ -83,7 +89,7 @@ class Run {
     folder_.prepare(options_.resume      ? FolderUse::kResume
                     : options_.overwrite ? FolderUse::kOverwrite
                                          : FolderUse::kNew);
-    if (!fs::exists(folder_.job())) write_job();
+    if (!is_there(folder_.job())) write_job();
     log_.emplace(folder_.log(), [this](std::string_view line) { bar_.print_line(line); });
     try {
       return train(trainer);
@@ -112,7 +118,7 @@ class Run {
 
   // Early stopping ends a run before its last epoch; going on would undo that.
   void check_not_finished() const {
-    if (!fs::exists(folder_.report())) return;
+    if (!is_there(folder_.report())) return;
     const auto report =
         nlohmann::json::parse(read_text(folder_.report(), kMaxTextBytes), nullptr, false);
     if (report.is_object() && report.value("stopped_by", nlohmann::json()) == "early_stopping") {
@@ -175,7 +181,7 @@ class Run {
       throw run_error("the run was stopped, and nothing was saved: checkpoint.enabled is false",
                       "set checkpoint.enabled = true to be able to resume");
     }
-    if (!fs::exists(folder_.checkpoint(steps))) {
+    if (!is_there(folder_.checkpoint(steps))) {
       throw run_error(
           fmt::format("the run was stopped, but its last checkpoint could not be saved in {}",
                       folder_.checkpoints().string()),

@@ -197,7 +197,8 @@ void Trainer::save(const std::filesystem::path& path) const {
 
 void Trainer::load(const std::filesystem::path& path) {
   std::vector<NamedTensor> weights, statistics;
-  if (std::filesystem::is_directory(path)) {
+  std::error_code unreadable;  // reading it says why
+  if (std::filesystem::is_directory(path, unreadable)) {
     CheckpointStore::Loaded loaded = CheckpointStore::load(path);
     weights = std::move(loaded.snapshot.weights);
     statistics = std::move(loaded.snapshot.statistics);
