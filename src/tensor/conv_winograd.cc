@@ -33,24 +33,21 @@ constexpr float kWeightB =
 
 int64_t round_up_to(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// How the work is cut: tiles over all rows and images, in blocks that stay in the cache.
+// How the work is cut: tiles over all rows and images, in blocks whose transformed inputs and sums
+// should lie in L2.
 struct Cut {
+  static constexpr int64_t kCacheFloats = 80 * 1024;
+  static constexpr int64_t kLeastTiles = 24;
+
   int64_t down, across, tiles, block;
-  explicit Cut(const WinogradShape& s, int64_t floats_per_tile, int64_t least, int64_t cache_floats)
+  explicit Cut(const WinogradShape& s)
       : down((s.out_h + kTile - 1) / kTile),
         across((s.out_w + kTile - 1) / kTile),
-        tiles(s.rows * down * across),
-        block(std::min(round_up_to(tiles, kRows),
-                       std::max(least, cache_floats / floats_per_tile / kRows * kRows))) {}
+        tiles(s.rows * down * across) {
+    const int64_t fitting = kCacheFloats / (kPlaces * (s.channels + s.filters)) / kRows * kRows;
+    block = std::min(round_up_to(tiles, kRows), std::max(kLeastTiles, fitting));
+  }
 };
-
-// Floats of transformed inputs and sums that should lie in L2.
-Cut forward_cut(const WinogradShape& s) {
-  return Cut(s, kPlaces * (s.channels + s.filters), 24, 80 * 1024);
-}
-Cut gradient_cut(const WinogradShape& s) {
-  return Cut(s, kPlaces * (s.channels + s.filters), 48, 80 * 1024);
-}
 
 // Floats from tile to tile; a line more where the same channel of all tiles would fall on few sets.
 int64_t row_stride(int64_t channels) { return channels % 64 == 0 ? channels + kLine : channels; }
@@ -295,7 +292,7 @@ TransformOutputs outputs_of(const WinogradEpilogue& e) {
 
 void convolution(const WinogradShape& s, const float* x, const float* transformed,
                  const WinogradEpilogue& epilogue, float* y, float* scratch) {
-  const Cut cut = forward_cut(s);
+  const Cut cut(s);
   float* const zeros = scratch;
   float* const inputs = zeros + kPatch * s.channels;
   float* const sums = inputs + kPlaces * place_stride(cut, s.channels);
@@ -349,7 +346,7 @@ void write_weight_gradient(const WinogradShape& s, const float* sums, bool accum
 
 void weight_gradient(const WinogradShape& s, const float* x, const float* dy, bool accumulate,
                      float* dw, float* scratch) {
-  const Cut cut = gradient_cut(s);
+  const Cut cut(s);
   const int64_t widest = std::max(s.channels, s.filters);
   const int64_t sum_stride = s.channels * s.filters + kLine;
   float* const zeros = scratch;
@@ -440,7 +437,7 @@ void winograd_weights_of_gradient(int64_t channels, int64_t filters, const float
 }
 
 size_t winograd_scratch_floats(const WinogradShape& shape) {
-  const Cut cut = forward_cut(shape);
+  const Cut cut(shape);
   return static_cast<size_t>(
       kPatch * shape.channels +
       kPlaces * (place_stride(cut, shape.channels) + place_stride(cut, shape.filters)));
@@ -452,7 +449,7 @@ void winograd_convolution(const WinogradShape& shape, const float* x, const floa
 }
 
 size_t winograd_gradient_scratch_floats(const WinogradShape& shape) {
-  const Cut cut = gradient_cut(shape);
+  const Cut cut(shape);
   return static_cast<size_t>(kPatch * std::max(shape.channels, shape.filters) +
                              kPlaces * (place_stride(cut, shape.channels) +
                                         place_stride(cut, shape.filters) +
