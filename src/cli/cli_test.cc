@@ -50,6 +50,8 @@ TEST(Environment, CacheFolderIsOursBeforeTheUsers) {
   EXPECT_EQ(environment_of({{"XDG_CACHE_HOME", "/c"}}).cache, "/c/starling");
   EXPECT_EQ(environment_of({{"XDG_CACHE_HOME", "/c"}, {"STARLING_CACHE", "/s"}}).cache, "/s");
   EXPECT_EQ(environment_of({{"STARLING_CACHE", ""}}).cache, "");
+  EXPECT_EQ(environment_of({{"HOME", "/h"}}).cache, "/h/.cache/starling");
+  EXPECT_EQ(environment_of({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/c"}}).cache, "/c/starling");
 }
 
 TEST(Environment, TerminalFollowsLocaleAndNoColor) {

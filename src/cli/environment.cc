@@ -31,6 +31,8 @@ Environment read_environment(const Variable& variable) {
     environment.cache = text("STARLING_CACHE");
   } else if (!text("XDG_CACHE_HOME").empty()) {
     environment.cache = std::filesystem::path(text("XDG_CACHE_HOME")) / "starling";
+  } else if (!text("HOME").empty()) {
+    environment.cache = std::filesystem::path(text("HOME")) / ".cache" / "starling";
   }
   environment.is_worker = !text("STARLING_RANK").empty();
   environment.color = text("NO_COLOR").empty() && text("TERM") != "dumb";

@@ -1,6 +1,6 @@
 // What the command takes from its environment, read once at the start.
-//   STARLING_CACHE or XDG_CACHE_HOME   where fetched data sets are kept
-//   STARLING_RANK                      set by a launcher for its workers
+//   STARLING_CACHE, XDG_CACHE_HOME or HOME   where fetched data sets are kept
+//   STARLING_RANK                            set by a launcher for its workers
 //   NO_COLOR, TERM, LC_ALL, LC_CTYPE, LANG   how the terminal is written to
 #pragma once
 
