@@ -145,16 +145,16 @@ class Parser {
                         Command::kLaunch, "starling launch -n 4 -- ./my_program --its-own flags");
     sub->add_option("-n,--workers", arguments_.workers, "How many")
         ->type_name("N")
-        ->check(CLI::Range(1, 1024))
+        ->check(CLI::Range(1, 1024).description(""))
         ->required()
         ->group("Workers");
     sub->add_option("--lanes", arguments_.lanes, "Cores for each; 0: their share of all")
         ->type_name("N")
-        ->check(CLI::Range(0, 1024))
+        ->check(CLI::Range(0, 1024).description(""))
         ->group("Workers");
     sub->add_option("--fabric", arguments_.fabric, "How they talk: shm or tcp")
         ->type_name("NAME")
-        ->check(CLI::IsMember({"shm", "tcp"}))
+        ->check(CLI::IsMember({"shm", "tcp"}).description(""))
         ->capture_default_str()
         ->group("Workers");
     sub->add_option("PROGRAM", arguments_.program, "The program and its arguments, after --")
