@@ -33,8 +33,9 @@ void print_summary(const RunResult& result) {
   }
   if (report.test_loss) fmt::print("test loss      {:.4f}\n", *report.test_loss);
   if (report.stopped_by) fmt::print("ended by       {}\n", *report.stopped_by);
-  fmt::print("trained        {} samples, {:.1f} s in all, {} samples/s\n",
+  fmt::print("trained        {} samples, {:.1f} s {}, {} samples/s\n",
              grouped(static_cast<double>(report.samples)), report.wall_s,
+             report.resumed_from ? "since it was resumed" : "in all",
              grouped(report.samples_per_s));
   for (const int worker : stragglers(report.times)) {
     fmt::print("slow           worker {} computed for {:.1f} s, a quarter longer than most\n",
