@@ -16,7 +16,7 @@ class SharedMemory {
  public:
   SharedMemory(const SharedSum& sum, int world, size_t objects = 1)
       : stride_((sum.length() + 1023) / 1024 * 1024),
-        barrier_bytes_(AllReduceShared::bytes(world)),
+        barrier_bytes_(SharedAllReduce::bytes(world)),
         segment_(SharedSegment::create(
             "test", (sum.parts.size() + 1) * stride_ * sizeof(float) + objects * barrier_bytes_)),
         barriers_((sum.parts.size() + 1) * stride_ * sizeof(float)) {
@@ -57,7 +57,7 @@ void PrintTo(const Case& c, std::ostream* out) {
   *out << c.world << " ranks, " << c.length << " elements";
 }
 
-class AllReduceSharedTest : public testing::TestWithParam<Case> {
+class SharedAllReduceTest : public testing::TestWithParam<Case> {
  protected:
   size_t world() const { return static_cast<size_t>(GetParam().world); }
   std::vector<Placement> placements() const {
@@ -66,7 +66,7 @@ class AllReduceSharedTest : public testing::TestWithParam<Case> {
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, AllReduceSharedTest, testing::ValuesIn([] {
+INSTANTIATE_TEST_SUITE_P(All, SharedAllReduceTest, testing::ValuesIn([] {
                            std::vector<Case> cases;
                            for (const int world : {1, 2, 3, 4, 7, 8}) {
                              for (const size_t length : {0u, 1u, 1009u, 300000u})
@@ -79,13 +79,13 @@ INSTANTIATE_TEST_SUITE_P(All, AllReduceSharedTest, testing::ValuesIn([] {
                                   std::to_string(test.param.length);
                          });
 
-TEST_P(AllReduceSharedTest, OneSharedResultHasTheTreesBits) {
+TEST_P(SharedAllReduceTest, OneSharedResultHasTheTreesBits) {
   for (const Placement& placement : placements()) {
     const SharedSum sum(placement, GetParam().length, 3);
     const SharedMemory memory(sum, GetParam().world);
     float* const out = memory.result();
     run_world(GetParam().world, [&](ShmFabric& fabric) {
-      AllReduceShared reduce(fabric.roster(), memory.barrier(0), fabric.spin());
+      SharedAllReduce reduce(fabric.roster(), memory.barrier(0), fabric.spin());
       for (int round = 0; round < 3; ++round) {
         reduce.start({sum.placement.get(), sum.length(), memory.partials(), {&out, 1}});
         const Status status = reduce.wait(soon(fabric));
@@ -96,7 +96,7 @@ TEST_P(AllReduceSharedTest, OneSharedResultHasTheTreesBits) {
   }
 }
 
-TEST_P(AllReduceSharedTest, EveryRanksOwnArrayHasTheTreesBits) {
+TEST_P(SharedAllReduceTest, EveryRanksOwnArrayHasTheTreesBits) {
   for (const Placement& placement : placements()) {
     const SharedSum sum(placement, GetParam().length, 4);
     const SharedMemory memory(sum, GetParam().world);
@@ -106,7 +106,7 @@ TEST_P(AllReduceSharedTest, EveryRanksOwnArrayHasTheTreesBits) {
       if (sum.count(rank) > 0) outs.push_back(memory.array(sum.first(rank) + sum.count(rank) - 1));
     }
     run_world(GetParam().world, [&](ShmFabric& fabric) {
-      AllReduceShared reduce(fabric.roster(), memory.barrier(0), fabric.spin());
+      SharedAllReduce reduce(fabric.roster(), memory.barrier(0), fabric.spin());
       reduce.start({sum.placement.get(), sum.length(), memory.partials(), outs});
       const Status status = reduce.wait(soon(fabric));
       ASSERT_TRUE(status) << status.failure().message;
@@ -117,19 +117,43 @@ TEST_P(AllReduceSharedTest, EveryRanksOwnArrayHasTheTreesBits) {
   }
 }
 
-TEST(AllReduceShared, SeveralAtOnceEndInAnyOrder) {
+// Slots are used again every second time, and a rank may be one time ahead of another.
+TEST(SharedAllReduce, ShortAndLongOnesFollowEachOther) {
+  constexpr int kWorld = 3;
+  constexpr size_t kLength = 300;
+  const SharedSum sum(Placement::even(kWorld, kWorld), kLength, 8);
+  const SharedMemory memory(sum, kWorld);
+  std::vector<float*> arrays;
+  for (size_t rank = 0; rank < kWorld; ++rank) arrays.push_back(memory.array(rank));
+  run_world(kWorld, [&](ShmFabric& fabric) {
+    const int rank = fabric.rank();
+    SharedAllReduce reduce(fabric.roster(), memory.barrier(0), fabric.spin());
+    for (int round = 0; round < 2000; ++round) {
+      const size_t length = round % 7 == 3 ? kLength : 1 + static_cast<size_t>(round) % 64;
+      float* const own = memory.array(static_cast<size_t>(rank));
+      for (size_t i = 0; i < length; ++i) own[i] = static_cast<float>(rank + round + 1);
+      reduce.start({sum.placement.get(), length, memory.partials(), arrays});
+      const Status status = reduce.wait(soon(fabric));
+      ASSERT_TRUE(status) << status.failure().message;
+      const float expected = static_cast<float>(3 * round + 6);
+      ASSERT_TRUE(std::all_of(own, own + length, [&](float x) { return x == expected; })) << round;
+    }
+  });
+}
+
+TEST(SharedAllReduce, SeveralAtOnceEndInAnyOrder) {
   constexpr int kWorld = 3;
   constexpr size_t kObjects = 4;
   const SharedSum sum(Placement::even(8, kWorld), 5000, 6);
   const SharedMemory memory(sum, kWorld, kObjects);
   std::vector<std::vector<float>> results(kObjects, std::vector<float>(sum.length()));
   run_world(kWorld, [&](ShmFabric& fabric) {
-    std::vector<std::unique_ptr<AllReduceShared>> reduces;
+    std::vector<std::unique_ptr<SharedAllReduce>> reduces;
     std::vector<float*> outs;
     for (size_t k = 0; k < kObjects; ++k) {
       outs.push_back(results[k].data());
       reduces.push_back(
-          std::make_unique<AllReduceShared>(fabric.roster(), memory.barrier(k), fabric.spin()));
+          std::make_unique<SharedAllReduce>(fabric.roster(), memory.barrier(k), fabric.spin()));
     }
     for (size_t k = 0; k < kObjects; ++k) {
       reduces[k]->start({sum.placement.get(), sum.length(), memory.partials(), {&outs[k], 1}});
@@ -144,12 +168,12 @@ TEST(AllReduceShared, SeveralAtOnceEndInAnyOrder) {
   for (const auto& result : results) EXPECT_TRUE(result == sum.expected);
 }
 
-TEST(AllReduceShared, SharesCoverAllAndBeginOnLinesOrPages) {
+TEST(SharedAllReduce, SharesCoverAllAndBeginOnLinesOrPages) {
   for (const size_t length : {0u, 1u, 17u, 1000u, 100000u, 10000019u}) {
     for (const int world : {1, 2, 3, 8}) {
       size_t end = 0;
       for (int rank = 0; rank < world; ++rank) {
-        const Span share = AllReduceShared::share_of(length, world, rank);
+        const Span share = SharedAllReduce::share_of(length, world, rank);
         EXPECT_EQ(share.begin, end);
         end = share.end;
         const size_t unit = length > 10000000 ? 1024 : 16;
@@ -164,13 +188,34 @@ TEST(AllReduceShared, SharesCoverAllAndBeginOnLinesOrPages) {
 void die_as_rank_1(const SharedSegment& world, const SharedSum& sum, const SharedMemory& memory,
                    bool started) {
   ShmFabric fabric(world.fd(), 1);
-  AllReduceShared reduce(fabric.roster(), memory.barrier(0), fabric.spin());
+  SharedAllReduce reduce(fabric.roster(), memory.barrier(0), fabric.spin());
   float* const out = memory.result();
   if (started) reduce.start({sum.placement.get(), sum.length(), memory.partials(), {&out, 1}});
   raise(SIGKILL);
 }
 
-TEST(AllReduceShared, AKilledRankIsNamed) {
+TEST(SharedAllReduce, ARankThatDiesBeforeAShortOneIsNamed) {
+  const SharedSum sum(Placement::even(2, 2), 2, 7);
+  const SharedMemory memory(sum, 2);
+  const SharedSegment world = ShmFabric::make_segment({.world = 2});
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) die_as_rank_1(world, sum, memory, false);
+  ShmFabric fabric(world.fd(), 0);
+  SharedAllReduce reduce(fabric.roster(), memory.barrier(0), fabric.spin());
+  const std::vector<float*> arrays = {memory.array(0), memory.array(1)};
+  reduce.start({sum.placement.get(), sum.length(), memory.partials(), arrays});
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  const Status result = reduce.wait(soon(fabric));
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.failure().kind, FailureKind::kPeerGone);
+  EXPECT_NE(result.failure().message.find("all_reduce_shared step=1 rank=0: peer 1 is gone"),
+            std::string::npos)
+      << result.failure().message;
+}
+
+TEST(SharedAllReduce, AKilledRankIsNamed) {
   for (const bool started : {false, true}) {
     const SharedSum sum(Placement::even(2, 2), 1000, 7);
     const SharedMemory memory(sum, 2);
@@ -179,7 +224,7 @@ TEST(AllReduceShared, AKilledRankIsNamed) {
     ASSERT_GE(child, 0);
     if (child == 0) die_as_rank_1(world, sum, memory, started);
     ShmFabric fabric(world.fd(), 0);
-    AllReduceShared reduce(fabric.roster(), memory.barrier(0), fabric.spin());
+    SharedAllReduce reduce(fabric.roster(), memory.barrier(0), fabric.spin());
     float* const out = memory.result();
     reduce.start({sum.placement.get(), sum.length(), memory.partials(), {&out, 1}});
     int status = 0;
@@ -195,7 +240,7 @@ TEST(AllReduceShared, AKilledRankIsNamed) {
   }
 }
 
-TEST(AllReduceShared, ARankThatNeverComesIsFoundByTheDeadline) {
+TEST(SharedAllReduce, ARankThatNeverComesIsFoundByTheDeadline) {
   const SharedSum sum(Placement::even(2, 2), 10, 7);
   const SharedMemory memory(sum, 2);
   float* const out = memory.result();
@@ -205,7 +250,7 @@ TEST(AllReduceShared, ARankThatNeverComesIsFoundByTheDeadline) {
       EXPECT_TRUE(fabric.barrier().pass(soon(fabric)));
       return;
     }
-    AllReduceShared reduce(fabric.roster(), memory.barrier(0), fabric.spin());
+    SharedAllReduce reduce(fabric.roster(), memory.barrier(0), fabric.spin());
     reduce.start({sum.placement.get(), sum.length(), memory.partials(), {&out, 1}});
     const Status status = reduce.wait(fabric.now() + std::chrono::milliseconds(5));
     ASSERT_FALSE(status);

@@ -1,6 +1,7 @@
 #include "fabric/shm/roster.h"
 
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
@@ -36,6 +37,8 @@ void futex_wait(std::atomic<uint32_t>& word, uint32_t seen, std::chrono::nanosec
   syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
 }
 
+bool membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; }
+
 }  // namespace
 
 size_t Roster::bytes(int world) { return static_cast<size_t>(world) * sizeof(Line); }
@@ -44,6 +47,7 @@ Roster::Roster(std::span<std::byte> memory, int world, int rank)
     : lines_(reinterpret_cast<Line*>(memory.data())),
       world_(world),
       rank_(rank),
+      sleepers_fence_(membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)),
       pidfds_(static_cast<size_t>(world), -1) {}
 
 Roster::~Roster() {
@@ -78,6 +82,8 @@ void Roster::ring_bell(int rank) {
 
 void Roster::arm() {
   line(rank_).waiting.store(1);
+  // Whoever has not seen that by now has its own stores seen by the look that comes next.
+  membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
   seen_ = line(rank_).bell.load();
   armed_ = true;
 }

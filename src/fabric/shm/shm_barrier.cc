@@ -7,6 +7,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Looks at the others' counters before the first pause: a pause is as long as a cache line needs
+// from core to core, so that every one of them shows in a short wait.
+constexpr int kLooks = 64;
 // Turns of spinning between two looks at the clock and at who is gone.
 constexpr int kTurns = 32;
 
@@ -28,7 +31,8 @@ ShmBarrier::ShmBarrier(Roster& roster, std::span<std::byte> memory, std::chrono:
 uint64_t ShmBarrier::arrive() {
   std::atomic<uint64_t>& own = lines_[roster_.rank()].count;
   const uint64_t count = own.load(std::memory_order_relaxed) + 1;
-  own.store(count);  // sequentially consistent: against those who are about to sleep
+  own.store(count, std::memory_order_release);
+  roster_.fence();
   roster_.ring_all();
   return count;
 }
@@ -40,48 +44,51 @@ int ShmBarrier::missing(uint64_t count) const {
   return -1;
 }
 
-Status ShmBarrier::wait(int first, int last, uint64_t count, Instant deadline) {
-  int rank = first;
-  const auto here = [&] {
-    while (rank <= last && lines_[rank].count.load() >= count) ++rank;
-    return rank > last;
-  };
-  for (int turn = 0; turn < kTurns; ++turn) {
-    if (here()) return {};
-    spin_pause();
+Status wait_for_ranks(Roster& roster, FunctionRef<int()> missing, std::chrono::nanoseconds spin,
+                      uint64_t count, Instant deadline) {
+  for (int look = 0; look < kLooks; ++look) {
+    if (missing() < 0) return {};
   }
   const Instant began = Clock::now();
-  for (Instant now = began;; now = Clock::now()) {
+  int rank = missing();
+  for (Instant now = began; rank >= 0; now = Clock::now()) {
     // In this order: a rank may arrive and then die.
-    const bool lost = roster_.gone(rank);
-    if (here()) break;
-    if (lost && roster_.gone(rank)) {
-      roster_.disarm();
-      return failure(FailureKind::kPeerGone, roster_.rank(), rank, count, began);
+    const bool lost = roster.gone(rank);
+    const int still = missing();
+    if (still == rank && (lost || now >= deadline)) {
+      roster.disarm();
+      return failure(lost ? FailureKind::kPeerGone : FailureKind::kDeadline, roster.rank(), rank,
+                     count, began);
     }
-    if (now >= deadline) {
-      roster_.disarm();
-      return failure(FailureKind::kDeadline, roster_.rank(), rank, count, began);
-    }
-    if (now - began < spin_) {
-      for (int turn = 0; turn < kTurns && !here(); ++turn) spin_pause();
-      if (rank > last) break;
-    } else if (!roster_.armed()) {
-      roster_.arm();
+    rank = still;
+    if (rank < 0) break;
+    if (now - began < spin) {
+      for (int turn = 0; turn < kTurns && rank >= 0; ++turn) {
+        spin_pause();
+        rank = missing();
+      }
+    } else if (!roster.armed()) {
+      roster.arm();
     } else {
-      roster_.sleep(deadline, now);
+      roster.sleep(deadline, now);
     }
   }
-  roster_.disarm();
+  roster.disarm();
   return {};
 }
 
 Status ShmBarrier::wait_for(int rank, uint64_t count, Instant deadline) {
-  return wait(rank, rank, count, deadline);
+  const auto missing = [&] { return lines_[rank].count.load() < count ? rank : -1; };
+  return wait_for_ranks(roster_, missing, spin_, count, deadline);
 }
 
 Status ShmBarrier::wait_for_all(uint64_t count, Instant deadline) {
-  return wait(0, roster_.world() - 1, count, deadline);
+  int rank = 0;  // those before it are here
+  const auto missing = [&] {
+    while (rank < roster_.world() && lines_[rank].count.load() >= count) ++rank;
+    return rank < roster_.world() ? rank : -1;
+  };
+  return wait_for_ranks(roster_, missing, spin_, count, deadline);
 }
 
 Status ShmBarrier::pass(Instant deadline) { return wait_for_all(arrive(), deadline); }

@@ -13,10 +13,19 @@
 #include <cstdint>
 #include <span>
 
+#include "base/function_ref.h"
 #include "base/result.h"
 #include "fabric/shm/roster.h"
 
 namespace starling {
+
+// How ranks wait for one another: looks at once and then often for a while, as most waits are
+// short; then for `spin` with pauses; then sleeps on the rank's bell between looks. `missing` says
+// which rank is still waited for, −1 for none; what it reads is written with sequential consistency
+// before the bell is rung. A missing rank that is gone is a failure, as is the deadline; `count` is
+// for the message.
+Status wait_for_ranks(Roster& roster, FunctionRef<int()> missing, std::chrono::nanoseconds spin,
+                      uint64_t count, Instant deadline);
 
 class ShmBarrier {
  public:
@@ -46,7 +55,6 @@ class ShmBarrier {
   };
 
   int missing(uint64_t count) const;
-  Status wait(int first, int last, uint64_t count, Instant deadline);
 
   Roster& roster_;
   Line* const lines_;
