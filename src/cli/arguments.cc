@@ -22,6 +22,10 @@ Exit codes: 0 done; 1 something went wrong in the run; 2 something is wrong with
 75 stopped by Ctrl-C or SIGTERM after saving: run again with --resume.
 docs/job.md documents every field of a job file.)";
 
+// What is summed when the user does not say: from what one cache line holds to what no cache holds.
+constexpr const char* kBenchSizes =
+    "8B,64B,1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,32MiB,128MiB";
+
 // CLI11's help without what it adds to names: types, ranges and what excludes what.
 class HelpFormatter : public CLI::Formatter {
   std::string make_option_opts(const CLI::Option* option) const override {
@@ -36,6 +40,8 @@ struct Raw {
   std::optional<uint64_t> lanes, seed, workers, check_every;
   std::optional<std::string> strategy;
   std::string samples;
+  std::string sizes = kBenchSizes;
+  int bench_workers = 2;
 };
 
 class Parser {
@@ -53,6 +59,7 @@ class Parser {
     add_predict();
     add_describe();
     add_tune();
+    add_bench();
     add_data();
   }
 
@@ -140,6 +147,14 @@ class Parser {
     sub->add_flag("--no-progress", arguments_.no_progress, "Write no progress")->group("Run");
   }
 
+  void add_fabric_flag(CLI::App* sub) {
+    sub->add_option("--fabric", arguments_.fabric, "How they talk: shm or tcp")
+        ->type_name("NAME")
+        ->check(CLI::IsMember({"shm", "tcp"}).description(""))
+        ->capture_default_str()
+        ->group("Workers");
+  }
+
   void add_launch() {
     CLI::App* sub = add(app_, "launch", "Start a program of your own as several workers",
                         Command::kLaunch, "starling launch -n 4 -- ./my_program --its-own flags");
@@ -152,11 +167,7 @@ class Parser {
         ->type_name("N")
         ->check(CLI::Range(0, 1024).description(""))
         ->group("Workers");
-    sub->add_option("--fabric", arguments_.fabric, "How they talk: shm or tcp")
-        ->type_name("NAME")
-        ->check(CLI::IsMember({"shm", "tcp"}).description(""))
-        ->capture_default_str()
-        ->group("Workers");
+    add_fabric_flag(sub);
     sub->add_option("PROGRAM", arguments_.program, "The program and its arguments, after --")
         ->required();
   }
@@ -224,6 +235,33 @@ class Parser {
     sub->add_flag("--dry-run", arguments_.dry_run, "Measure only; leave the file as it is")
         ->group("Output");
     add_job_flags(sub);
+  }
+
+  void add_bench() {
+    CLI::App* bench = app_.add_subcommand("bench", "Measure what this machine gives");
+    bench->require_subcommand(1);
+    bench->footer("\nExample:\n  starling bench all-reduce --workers 2");
+    CLI::App* sub = add(*bench, "all-reduce",
+                        "Measure how fast workers sum what each of them has, against a bare sum",
+                        Command::kBenchAllReduce,
+                        "starling bench all-reduce --workers 2 --sizes 1KiB,1MiB,64MiB\n"
+                        "  starling bench all-reduce --fabric tcp --json all_reduce.json");
+    sub->add_option("-n,--workers", raw_.bench_workers, "How many; default: 2")
+        ->type_name("N")
+        ->check(CLI::Range(2, 1024).description(""))
+        ->group("Workers");
+    add_fabric_flag(sub);
+    sub->add_option("--sizes", raw_.sizes, "What is summed; default: from 8B to 128MiB")
+        ->type_name("SIZE,SIZE,...")
+        ->group("Measurement");
+    sub->add_option("--repeats", arguments_.repeats,
+                    "Samples of each size, of which the median is shown; default: 11")
+        ->type_name("N")
+        ->check(CLI::Range(1, 100000).description(""))
+        ->group("Measurement");
+    sub->add_option("--json", arguments_.json, "Write the figures to this file too")
+        ->type_name("FILE")
+        ->group("Measurement");
   }
 
   void add_data() {
@@ -318,6 +356,32 @@ class Parser {
     }
     if (raw_.strategy) arguments_.settings.push_back({"strategy.name", *raw_.strategy});
     if (!raw_.samples.empty()) arguments_.samples = parse_range(raw_.samples);
+    if (arguments_.command == Command::kBenchAllReduce) {
+      arguments_.workers = raw_.bench_workers;
+      for (size_t at = 0; at <= raw_.sizes.size();) {
+        const size_t end = std::min(raw_.sizes.find(',', at), raw_.sizes.size());
+        arguments_.sizes.push_back(parse_size(raw_.sizes.substr(at, end - at)));
+        at = end + 1;
+      }
+    }
+  }
+
+  // Of what is summed: "8B", "1KiB", "128MiB".
+  static size_t parse_size(const std::string& text) {
+    constexpr std::pair<std::string_view, size_t> kUnits[] = {
+        {"B", 1}, {"KiB", size_t{1} << 10}, {"MiB", size_t{1} << 20}, {"GiB", size_t{1} << 30}};
+    constexpr size_t kMost = size_t{4} << 30;
+    size_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    for (const auto& [unit, bytes] : kUnits) {
+      if (error != std::errc() || std::string_view(rest, end) != unit) continue;
+      if (number == 0 || number > kMost / bytes || number * bytes % sizeof(float) != 0) break;
+      return number * bytes;
+    }
+    throw input_error(fmt::format("--sizes: \"{}\" is no size that can be measured", text),
+                      "write sizes such as 8B,64KiB,1MiB: whole numbers, multiples of 4 bytes, at "
+                      "most 4GiB");
   }
 
   static Arguments::SampleRange parse_range(const std::string& text) {

@@ -20,6 +20,7 @@ enum class Command {
   kPredict,
   kDescribe,
   kTune,
+  kBenchAllReduce,
   kDataGet,
   kDataInfo
 };
@@ -38,11 +39,16 @@ struct Arguments {
   bool overwrite = false;
   bool no_progress = false;
 
-  // launch
+  // launch, bench
   int workers = 1;
   int lanes = 0;
   std::string fabric = "shm";
   std::vector<std::string> program;  // and its arguments
+
+  // bench
+  std::vector<size_t> sizes;  // bytes
+  int repeats = 11;
+  std::filesystem::path json;
 
   // eval, predict
   std::filesystem::path weights;

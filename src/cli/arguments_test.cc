@@ -71,6 +71,20 @@ TEST(Arguments, EveryCommandShowsAnExample) {
   EXPECT_THAT(parse({"--version"}).text, testing::StartsWith("starling "));
 }
 
+TEST(Arguments, SizesOfABenchmarkHaveUnits) {
+  const Arguments given =
+      parse({"bench", "all-reduce", "-n", "4", "--sizes", "8B,3KiB,2MiB,1GiB", "--repeats", "5"});
+  EXPECT_EQ(given.command, Command::kBenchAllReduce);
+  EXPECT_EQ(given.workers, 4);
+  EXPECT_EQ(given.repeats, 5);
+  EXPECT_THAT(given.sizes, testing::ElementsAre(8, 3 << 10, 2 << 20, 1 << 30));
+  const Arguments plain = parse({"bench", "all-reduce"});
+  EXPECT_EQ(plain.workers, 2);
+  EXPECT_EQ(plain.fabric, "shm");
+  EXPECT_EQ(plain.sizes.front(), 8u);
+  EXPECT_EQ(plain.sizes.back(), 128u << 20);
+}
+
 TEST(Arguments, NearestNameForAMistypedOne) {
   EXPECT_THAT(error_of({"trian", "job.toml"}), HasSubstr("did you mean train?"));
   EXPECT_THAT(error_of({"train", "job.toml", "--lanse", "3"}), HasSubstr("did you mean --lanes?"));

@@ -26,6 +26,8 @@ int run_command(const Arguments& arguments, const Environment& environment) {
       return describe_command(arguments);
     case Command::kTune:
       return tune_command(arguments);
+    case Command::kBenchAllReduce:
+      return bench_all_reduce_command(arguments, environment);
     case Command::kDataGet:
       return data_get_command(arguments);
     case Command::kDataInfo:
