@@ -41,29 +41,31 @@ Model make_model(const std::string& name) {
                                   block(32, 2), block(64, 2), global_average_pool2d(), dense(10)});
 }
 
-// Before the executor packs them.
-TrainState make_state(const Model& model, const Optimizer& optimizer) {
-  TrainState state(model.graph(), optimizer, 1);
+// Before the executor packs them. Workers that share memory have one state, which the chief sets.
+TrainState make_state(const Model& model, const Optimizer& optimizer, World& world) {
+  TrainState state(model.graph(), optimizer, 1, world);
   size_t products = 0;
   for (const Node& node : model.graph().nodes()) {
     for (const ParameterSpec& parameter : node.parameters) {
       if (parameter.shape.rank() < 2) continue;
       const Slice& slice = *state.space.find(parameter.name);
+      if (world.shares_memory() && !world.is_chief()) continue;
       fill_weights(products++, slice.size / static_cast<size_t>(slice.shape[0]),
                    state.weights.data() + slice.offset, slice.size);
     }
   }
+  world.barrier("weights");
   return state;
 }
 
 }  // namespace
 
-Job::Job(const JobOptions& options)
+Job::Job(const JobOptions& options, World& world)
     : options_(options),
       problem_(problem_of(options.model)),
       model_(make_model(options.model)),
       optimizer_(problem_.adam ? adam(options.rate) : momentum(options.rate)),
-      state_(make_state(model_, optimizer_)),
+      state_(make_state(model_, optimizer_, world)),
       executor_(model_.graph(), softmax_cross_entropy(), {}, state_.space, state_.moments,
                 state_.weights.data(),
                 {.lanes = options.lanes,
@@ -71,8 +73,9 @@ Job::Job(const JobOptions& options)
                  .micro_batch =
                      options.micro_batch > 0 ? options.micro_batch : default_micro_batch(model_),
                  .precision = options.precision}),
-      strategy_(executor_, state_.space.blocks().size()),
-      step_(executor_, strategy_, state_, optimizer_, NonFinite::kStop),
+      strategy_(
+          make_strategy({}, world, executor_, state_.space, {static_cast<int64_t>(options.batch)})),
+      step_(executor_, *strategy_, state_, optimizer_, NonFinite::kStop),
       samples_(options.batch),
       features_(make_features(options.batch, problem_)),
       labels_(make_labels(options.batch, problem_)) {
@@ -82,6 +85,12 @@ Job::Job(const JobOptions& options)
 
 starling::BatchRows Job::rows() const {
   return {.samples = samples_, .features = features_.data(), .labels = labels_.data()};
+}
+
+size_t Job::state_bytes() const {
+  size_t floats = state_.weights.size();
+  for (const auto& moment : state_.optimizer) floats += moment.size();
+  return floats * sizeof(float);
 }
 
 double Job::flops_per_step() const {

@@ -1,5 +1,6 @@
 // Job: a model of the benchmark on our side, with everything that a bare training step needs: no
-// data loading, no callbacks, no metrics, as on the peer's side. Used by one thread.
+// data loading, no callbacks, no metrics, as on the peer's side. With workers, each has one, and
+// all make the same calls. Used by one thread.
 #pragma once
 
 #include <memory>
@@ -7,10 +8,10 @@
 #include <vector>
 
 #include "engine/executor.h"
-#include "strategy/single.h"
 #include "fixture.h"
 #include "server.h"
 #include "starling/model.h"
+#include "strategy/make_strategy.h"
 #include "train/state.h"
 #include "train/step.h"
 
@@ -28,8 +29,8 @@ struct JobOptions {
 
 class Job final : public Subject {
  public:
-  // Throws Error for a model that is not known.
-  explicit Job(const JobOptions& options);
+  // Throws Error for a model that is not known. The world outlives the job.
+  Job(const JobOptions& options, starling::World& world);
 
   void step() override { loss_ = step_.run(rows(), options_.rate, false).sums->loss; }
   double loss() override { return loss_ / static_cast<double>(options_.batch); }
@@ -37,6 +38,8 @@ class Job final : public Subject {
 
   // Floating-point operations of the products and convolutions of a step, forward and backward.
   double flops_per_step() const;
+  // Weights and optimizer state of one worker.
+  size_t state_bytes() const;
   starling::BatchRows rows() const;
   const JobOptions& options() const { return options_; }
   const starling::TrainState& state() const { return state_; }
@@ -49,7 +52,7 @@ class Job final : public Subject {
   starling::Optimizer optimizer_;
   starling::TrainState state_;
   starling::Executor executor_;
-  starling::SingleStrategy strategy_;
+  std::unique_ptr<starling::Strategy> strategy_;
   starling::TrainStep step_;
   std::vector<uint64_t> samples_;
   std::vector<float> features_, labels_;

@@ -73,26 +73,35 @@ inline double timed_steps(Subject& subject, long steps) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Until standard input ends. `base_bytes` were resident before the model was made.
+// What a server does with one line, and its answer. `base_bytes` were resident before the model was
+// made.
+inline std::string answer_to(const std::string& line, Subject& subject, size_t base_bytes) {
+  std::istringstream words(line);
+  std::string command;
+  long steps = 1;
+  words >> command >> steps;
+  char text[256];
+  if (command == "run") {
+    // The other program had the caches in the meantime.
+    timed_steps(subject, std::max(1L, steps / 10));
+    std::snprintf(text, sizeof text, "%.9f", timed_steps(subject, steps));
+  } else if (command == "loss") {
+    timed_steps(subject, steps);
+    std::snprintf(text, sizeof text, "%.9g", subject.loss());
+  } else if (command == "memory") {
+    std::snprintf(text, sizeof text,
+                  "{\"peak_bytes\": %zu, \"base_bytes\": %zu, \"activation_bytes\": %zu}",
+                  process_bytes("VmHWM"), base_bytes, subject.activation_bytes());
+  } else {
+    throw std::runtime_error("unknown command: " + line);
+  }
+  return text;
+}
+
+// Until standard input ends.
 inline void serve(Subject& subject, size_t base_bytes) {
   for (std::string line; std::getline(std::cin, line);) {
-    std::istringstream words(line);
-    std::string command;
-    long steps = 1;
-    words >> command >> steps;
-    if (command == "run") {
-      // The other program had the caches in the meantime.
-      timed_steps(subject, std::max(1L, steps / 10));
-      std::printf("%.9f\n", timed_steps(subject, steps));
-    } else if (command == "loss") {
-      timed_steps(subject, steps);
-      std::printf("%.9g\n", subject.loss());
-    } else if (command == "memory") {
-      std::printf("{\"peak_bytes\": %zu, \"base_bytes\": %zu, \"activation_bytes\": %zu}\n",
-                  process_bytes("VmHWM"), base_bytes, subject.activation_bytes());
-    } else {
-      throw std::runtime_error("unknown command: " + line);
-    }
+    std::printf("%s\n", answer_to(line, subject, base_bytes).c_str());
     std::fflush(stdout);
   }
 }

@@ -1,36 +1,63 @@
 // Our side of the benchmark: a server of bare training steps (see server.h), or a profile of one.
 //   starling_peer --model cnn --batch 64 --lanes 1 --shards 2 --precision f32
 //   starling_peer --model cnn --profile 200
+//   starling launch -n 2 -- starling_peer --model cnn      workers: the chief serves for all
 #include <fmt/format.h>
 
+#include <array>
+#include <iostream>
+#include <span>
+
 #include "base/isa.h"
+#include "cluster/world.h"
 #include "job.h"
 #include "profile.h"
+#include "starling/cluster.h"
 #include "starling/error.h"
 #include "starling/trainer.h"
 
 namespace {
 
+constexpr size_t kLineBytes = 64;
+
+// Each line that the chief reads is done by all workers; they sleep while there is none.
+void serve_with_workers(bench::Job& job, size_t base_bytes, starling::World& world) {
+  while (true) {
+    std::string line;
+    std::array<char, kLineBytes> words{};
+    if (world.is_chief() && std::getline(std::cin, line)) line.copy(words.data(), words.size() - 1);
+    world.broadcast("order", std::as_writable_bytes(std::span(words)));
+    if (words[0] == 0) return;
+    const std::string answer = bench::answer_to(words.data(), job, base_bytes);
+    if (!world.is_chief()) continue;
+    fmt::print("{}\n", answer);
+    std::fflush(stdout);
+  }
+}
+
 void run(const bench::Options& options) {
   const size_t base_bytes = bench::process_bytes("VmRSS");
+  const starling::Cluster cluster = starling::Cluster::from_environment();
   bench::Job job({.model = options.text("model", "cnn"),
                   .batch = static_cast<uint64_t>(options.number("batch", 64)),
                   .lanes = static_cast<int>(options.number("lanes", 1)),
                   .shards = static_cast<int>(options.number("shards", 2)),
                   .micro_batch = options.number("micro-batch", 0),
                   .precision = starling::precision_from_name(options.text("precision", "f32")),
-                  .rate = options.real("rate", 1e-6)});
-  const std::string about = fmt::format(
-      R"({{"program": "starling", "version": "{}", "isa": "{}", "flops_per_step": {}, "micro_batch": {}}})",
-      starling::version(), starling::isa_name(), job.flops_per_step(),
-      job.executor().options().micro_batch);
+                  .rate = options.real("rate", 1e-6)},
+                 cluster.world());
+  const std::string about =
+      fmt::format(R"({{"program": "starling", "version": "{}", "isa": "{}", "flops_per_step": {}, )"
+                  R"("micro_batch": {}, "state_bytes": {}}})",
+                  starling::version(), starling::isa_name(), job.flops_per_step(),
+                  job.executor().options().micro_batch, job.state_bytes());
   if (const long steps = options.number("profile", 0); steps > 0) {
     fmt::print("{}\n{}", about, bench::profile(job, static_cast<int>(steps)));
     return;
   }
-  fmt::print("{}\n", about);
+  if (cluster.is_chief()) fmt::print("{}\n", about);
   std::fflush(stdout);
-  bench::serve(job, base_bytes);
+  serve_with_workers(job, base_bytes, cluster.world());
 }
 
 }  // namespace
