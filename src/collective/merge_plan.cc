@@ -14,6 +14,17 @@ namespace {
 // Floats summed at a time: the partial sums of one chunk stay in the first-level cache.
 constexpr size_t kChunk = 2048;
 
+// Of sums that are not canonical. One for each thread, kept: lanes sum many blocks in every step.
+struct Scratch {
+  std::vector<float> floats;
+  std::vector<const float*> at;
+};
+
+Scratch& scratch_of_thread() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
 }  // namespace
 
 MergePlan::MergePlan(std::vector<LeafRange> parts) : parts_(std::move(parts)) {
@@ -93,8 +104,9 @@ void MergePlan::sum(std::span<const float* const> parts, size_t n,
   float* const direct = first == outs.end() ? nullptr : *first;
   if (is_canonical() && outs.size() == 1 && direct != nullptr) return tree_sum(parts, n, direct);
 
-  std::vector<float> scratch((depth_ + 1) * kChunk);
-  std::vector<const float*> at(parts.begin(), parts.end());
+  auto& [scratch, at] = scratch_of_thread();
+  if (scratch.size() < (depth_ + 1) * kChunk) scratch.resize((depth_ + 1) * kChunk);
+  at.assign(parts.begin(), parts.end());
   for (size_t begin = 0; begin < n; begin += kChunk) {
     const size_t count = std::min(kChunk, n - begin);
     float* const target = direct == nullptr ? scratch.data() : direct + begin;
