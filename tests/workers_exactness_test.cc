@@ -73,5 +73,18 @@ TEST_F(WorkersExactness, CnnBf16) {
   expect_same_bits("cnn.toml", settings);
 }
 
+// Steps of 40 + 40 and 40 + 10 samples.
+TEST_F(WorkersExactness, AccumulatedBatchesOfTheMlp) {
+  write_mlp_job();
+  expect_same_bits("mlp.toml", {"--set", "training.accumulate=2"});
+}
+
+TEST_F(WorkersExactness, AccumulatedBatchesOfTheCnn) {
+  write_cnn_job();
+  Words settings = cnn_settings();
+  settings.insert(settings.end(), {"--set", "training.accumulate=2"});
+  expect_same_bits("cnn.toml", settings);
+}
+
 }  // namespace
 }  // namespace starling

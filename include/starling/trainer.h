@@ -68,6 +68,9 @@ struct CheckpointPolicy {
 struct FitOptions {
   uint32_t epochs = 1;
   uint64_t batch = 64;
+  // Batches whose gradients make one step: the mean over the samples of all of them. The last step
+  // of an epoch has what is left.
+  uint64_t accumulate = 1;
   data::Dataset validation = {};
   std::vector<CallbackPtr> callbacks = {};
   bool shuffle = true;

@@ -53,11 +53,11 @@ int64_t Executor::micro_batch(int64_t rows, int shards) const {
   return whole ? rows : std::min(rows, options_.micro_batch);
 }
 
-std::vector<ShardRange> Executor::stacks_of(int64_t samples, ShardRange range) const {
-  const int64_t rows = samples / options_.shards;
+std::vector<ShardRange> Executor::stacks_of(const StepSize& step, ShardRange range) const {
+  const int64_t rows = step.samples / options_.shards;
   const bool stack = moments_.size() == 0 && can_stack(graph_, options_.precision, rows);
-  const int64_t most = options_.micro_batch > 0 ? options_.micro_batch : samples;
-  return stack_shards({.samples = samples,
+  const int64_t most = options_.micro_batch > 0 ? options_.micro_batch : step.samples;
+  return stack_shards({.step = step,
                        .shards = options_.shards,
                        .lanes = lanes_.count(),
                        .stacked_rows = stack ? most : 0},
@@ -86,27 +86,23 @@ Plan& Executor::lane_plan(int lane, int64_t rows, int shards) {
   return *plan;
 }
 
-std::span<const ShardRange> Executor::prepare(int64_t samples, ShardRange range) {
+std::span<const ShardRange> Executor::prepare(const StepSize& step, ShardRange range) {
   for (const Prepared& prepared : prepared_) {
-    if (prepared.samples != samples || prepared.range != range) continue;
+    if (prepared.step != step || prepared.range != range) continue;
     stacks_ = &prepared;
     return prepared.ranges;
   }
-  prepared_.push_back({samples, range, stacks_of(samples, range)});
+  prepared_.push_back({step, range, stacks_of(step, range)});
   stacks_ = &prepared_.back();
   // Compiled here, by one thread, because plans share the packed weights; with one OpenMP thread,
   // because primitives remember how many they were made for.
   run_alone([&] {
-    for (const ShardRange& stack : stacks_->ranges) {
-      const int64_t rows = shard_begin(samples, stack.end, options_.shards) -
-                           shard_begin(samples, stack.begin, options_.shards);
-      const int64_t micro = micro_batch(rows, stack.size());
-      for (int lane = 0; lane < lanes_.count(); ++lane) {
-        lane_plan(lane, micro, stack.size());
-        if (rows % micro != 0) lane_plan(lane, rows % micro, stack.size());
-      }
-    }
+    compile(step.batch_size(0));
+    if (step.batches() > 1) compile(step.batch_size(step.batches() - 1));
   });
+  for (Lane& lane : lane_state_) {
+    if (lane.moments.size() < moments_.size()) lane.moments = Buffer<double>(moments_.size());
+  }
   while (gradients_.size() < stacks_->ranges.size()) {
     if (!memory_.gradient) own_gradients_.emplace_back(parameters_.total_floats());
     gradients_.push_back(memory_.gradient ? memory_.gradient(gradients_.size())
@@ -115,9 +111,27 @@ std::span<const ShardRange> Executor::prepare(int64_t samples, ShardRange range)
   return stacks_->ranges;
 }
 
+void Executor::compile(int64_t samples) {
+  for (const ShardRange& stack : stacks_->ranges) {
+    const int64_t rows = shard_begin(samples, stack.end, options_.shards) -
+                         shard_begin(samples, stack.begin, options_.shards);
+    if (rows == 0) continue;
+    const int64_t micro = micro_batch(rows, stack.size());
+    for (int lane = 0; lane < lanes_.count(); ++lane) {
+      lane_plan(lane, micro, stack.size());
+      if (rows % micro != 0) lane_plan(lane, rows % micro, stack.size());
+    }
+  }
+}
+
 void Executor::gradient(const BatchRows& batch, ShardRange range) {
-  const size_t stacks = prepare(static_cast<int64_t>(batch.samples.size()), range).size();
-  for (int shard = range.begin; shard < range.end; ++shard) board_->clear(shard);
+  const bool whole = batch.step.samples == 0;
+  const size_t stacks =
+      prepare(whole ? StepSize::of_batch(static_cast<int64_t>(batch.samples.size())) : batch.step,
+              range)
+          .size();
+  for (int shard = range.begin; batch.index == 0 && shard < range.end; ++shard)
+    board_->clear(shard);
   std::atomic<size_t> next{0};
   lanes_.run([&](int lane) {
     require_one_thread();
@@ -127,20 +141,21 @@ void Executor::gradient(const BatchRows& batch, ShardRange range) {
 
 void Executor::run_stack(int lane, size_t index, const BatchRows& batch) {
   const ShardRange stack = stacks_->ranges[index];
-  const Lane& state = lane_state_[static_cast<size_t>(lane)];
+  Lane& state = lane_state_[static_cast<size_t>(lane)];
   const int64_t n = static_cast<int64_t>(batch.samples.size());
   const int64_t begin = shard_begin(n, stack.begin, options_.shards),
                 end = shard_begin(n, stack.end, options_.shards);
+  const int64_t before = board_->samples(stack.begin);  // in earlier batches of the step
   Frame frame;
   frame.base[static_cast<size_t>(Space::kGradients)] = gradients_[index];
-  frame.moments = board_->moments(stack.begin);
-  frame.loss_scale = 1.0f / static_cast<float>(n);
+  frame.moments = before > 0 ? state.moments.data() : board_->moments(stack.begin);
+  frame.loss_scale = 1.0f / static_cast<float>(stacks_->step.samples);
   frame.context = {.training = true, .seed = options_.seed, .epoch = batch.epoch};
   const int64_t micro = micro_batch(end - begin, stack.size());
   for (int64_t first = begin; first < end; first += micro) {
     const int64_t rows = std::min(micro, end - first), each = rows / stack.size();
     Plan& plan = lane_plan(lane, rows, stack.size());
-    frame.accumulate = first > begin;
+    frame.accumulate = before > 0 || first > begin;
     load_rows(lane, frame, batch, first, rows);
     plan.forward(frame);
     for (int shard = stack.begin; shard < stack.end; ++shard) {
@@ -151,6 +166,8 @@ void Executor::run_stack(int lane, size_t index, const BatchRows& batch) {
     }
     plan.backward(frame);
   }
+  if (moments_.size() > 0 && before > 0 && end > begin)
+    moments_.merge(board_->moments(stack.begin), before, state.moments.data(), end - begin);
 }
 
 void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first,

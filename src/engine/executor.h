@@ -4,8 +4,8 @@
 // stacks of shards as they come free; the gradients of a stack are summed along the shard tree into
 // the stack's own flat gradient. Small shards of dense models are computed together, as one
 // micro-batch; otherwise a stack is one shard, and inside it micro-batches run one after another
-// and add up. What a shard gives depends only on the weights, the batch and its index, so results
-// have the same bits for every number of lanes.
+// and add up, through all batches of a step. What a shard gives depends only on the weights, the
+// batch and its index, so results have the same bits for every number of lanes.
 //
 // A worker that shares a batch with others computes a range of its shards. Then gradients and board
 // may lie in memory that they share (ExecutorMemory).
@@ -47,6 +47,8 @@ struct BatchRows {
   const RowReader* reader = nullptr;
   uint32_t epoch = 0;
   bool has_labels = true;  // false: for predictions; labels are not looked at
+  StepSize step = {};      // that this is a batch of; none: it is all of the step
+  int64_t index = 0;       // of this batch in the step
 };
 
 // Memory that is not the executor's own.
@@ -67,8 +69,9 @@ class Executor {
   void use_memory(ExecutorMemory memory);
   ShardBoard::Layout board_layout() const;
 
-  // The gradients of the mean loss of the batch by the shards of `range`, stack by stack; the board
-  // gets the rest. Throws Error for labels that don't fit.
+  // The gradients of the mean loss of the step by the shards of `range`, stack by stack; the board
+  // gets the rest. The first batch of a step begins anew, the others add to it. Throws Error for
+  // labels that don't fit.
   void gradient(const BatchRows& batch, ShardRange range);
   void gradient(const BatchRows& batch) { gradient(batch, {0, options_.shards}); }
   ShardBoard& board() { return *board_; }
@@ -79,8 +82,8 @@ class Executor {
   std::span<float* const> gradients() const {
     return std::span(gradients_).first(stacks_->ranges.size());
   }
-  // The stacks of any worker's range in a batch of `samples`: a pure function of the job.
-  std::vector<ShardRange> stacks_of(int64_t samples, ShardRange range) const;
+  // The stacks of any worker's range in a step: a pure function of the job.
+  std::vector<ShardRange> stacks_of(const StepSize& step, ShardRange range) const;
 
   // How many chunks an evaluation of `count` samples has.
   size_t chunk_count(uint64_t count) const;
@@ -110,11 +113,11 @@ class Executor {
   size_t arena_bytes() const;
   size_t gradient_bytes() const;
   size_t packed_bytes() const { return packed_.bytes(); }
-  // Compiles what these shards of a batch of `samples` need: so that memory is known, and the first
-  // step is quick. Returns the stacks.
-  std::span<const ShardRange> prepare(int64_t samples, ShardRange range);
+  // Compiles what these shards of a step need: so that memory is known, and the first step is
+  // quick. Returns the stacks.
+  std::span<const ShardRange> prepare(const StepSize& step, ShardRange range);
   std::span<const ShardRange> prepare(int64_t samples) {
-    return prepare(samples, {0, options_.shards});
+    return prepare(StepSize::of_batch(samples), {0, options_.shards});
   }
   // The rows of a micro-batch in a stack of `shards` shards that has `rows` rows.
   int64_t micro_batch(int64_t rows, int shards) const;
@@ -126,15 +129,18 @@ class Executor {
   struct Lane {
     std::map<std::pair<int64_t, int>, std::unique_ptr<Plan>> plans;
     Buffer<float> arena, features, labels, losses, metrics;
+    Buffer<double> moments;  // of a shard in a batch that is not the first of its step
   };
-  // A batch and range that all plans are compiled for.
+  // A step and range that all plans are compiled for.
   struct Prepared {
-    int64_t samples;
+    StepSize step;
     ShardRange range;
     std::vector<ShardRange> ranges;  // of stacks
   };
 
   Plan& lane_plan(int lane, int64_t rows, int shards);
+  // The plans that the stacks need for a batch of `samples`.
+  void compile(int64_t samples);
   void run_stack(int lane, size_t index, const BatchRows& batch);
   void load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first, int64_t rows);
   // Runs `use(lane, chunk, plan, frame)` on every chunk of an evaluation, after its forward pass.

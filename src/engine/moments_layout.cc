@@ -14,7 +14,7 @@ struct Moments {
 };
 
 // The moments of two disjoint sets together (Chan, Golub and LeVeque).
-Moments merge(const Moments& a, const Moments& b) {
+Moments together(const Moments& a, const Moments& b) {
   const double count = a.count + b.count, delta = b.mean - a.mean;
   return {count, a.mean + delta * (b.count / count),
           a.m2 + b.m2 + delta * delta * (a.count * b.count / count)};
@@ -47,6 +47,22 @@ void MomentsLayout::initialize(std::span<float> statistics) const {
   }
 }
 
+void MomentsLayout::merge(double* shard, int64_t rows_before, const double* more,
+                          int64_t rows) const {
+  for (const Entry& entry : entries_) {
+    const size_t channels = static_cast<size_t>(entry.spec.channels);
+    for (size_t mean = entry.offset; mean < entry.offset + channels; ++mean) {
+      const auto count = [&](int64_t samples) {
+        return static_cast<double>(samples * entry.spec.count_per_sample);
+      };
+      const Moments both = together({count(rows_before), shard[mean], shard[mean + channels]},
+                                    {count(rows), more[mean], more[mean + channels]});
+      shard[mean] = both.mean;
+      shard[mean + channels] = both.m2;
+    }
+  }
+}
+
 void MomentsLayout::commit(std::span<const double* const> shards, std::span<const int64_t> rows,
                            std::span<float> statistics) const {
   std::array<Moments, kMaxShards> storage;  // no allocation in a step
@@ -59,7 +75,7 @@ void MomentsLayout::commit(std::span<const double* const> shards, std::span<cons
         parts[i] = {static_cast<double>(rows[i] * entry.spec.count_per_sample), shards[i][mean_at],
                     shards[i][variance_at]};
       }
-      const Moments all = tree_reduce<Moments>(std::span<const Moments>(parts), merge);
+      const Moments all = tree_reduce<Moments>(std::span<const Moments>(parts), together);
       // The running variance is the unbiased one, as in PyTorch; of one value it is taken as 0.
       const double variance = all.count > 1 ? all.m2 / (all.count - 1) : 0;
       const double momentum = entry.spec.momentum;

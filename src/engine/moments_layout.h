@@ -28,6 +28,9 @@ class MomentsLayout {
   // Running means are 0 and variances 1 at the start.
   void initialize(std::span<float> statistics) const;
 
+  // Moments of `rows` samples more join those of the `rows_before` samples that a shard has.
+  void merge(double* shard, int64_t rows_before, const double* more, int64_t rows) const;
+
   // Merges the shards' moments by the fixed tree and moves the running statistics towards them.
   // `rows[i]` is the number of samples of shard i; empty shards are left out by the caller.
   void commit(std::span<const double* const> shards, std::span<const int64_t> rows,

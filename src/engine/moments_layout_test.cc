@@ -69,6 +69,16 @@ TEST(MomentsLayout, StatisticsStartAtZeroAndOne) {
   EXPECT_EQ(statistics, (Floats{0, 0, 0, 1, 1, 1}));
 }
 
+TEST(MomentsLayout, BatchesOfAShardMergeToTheMomentsOfAllTheirSamples) {
+  const MomentsLayout layout(normalised({5, 2}));
+  const Doubles values = random_values(7 * 10, 3);
+  const Doubles expected = moments_of(values, 2);
+  Doubles merged = moments_of(Doubles(values.begin(), values.begin() + 20), 2);
+  layout.merge(merged.data(), 2, moments_of(Doubles(values.begin() + 20, values.end()), 2).data(),
+               5);
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(merged[i], expected[i], 1e-12);
+}
+
 TEST(MomentsLayout, LayersLieOneAfterAnother) {
   Graph graph;
   const auto norm = std::make_shared<BatchNormOp>(BatchNormOp::Options{});

@@ -8,19 +8,14 @@
 #include "tensor/tree_sum.h"
 
 namespace starling {
-namespace {
 
-struct Hashes {
-  uint64_t sum = 0, exclusive_or = 0;
-  void add(std::span<const uint64_t> ids) {
-    for (const uint64_t id : ids) {
-      sum += mix64(id);
-      exclusive_or ^= mix64(id);
-    }
+void SampleHash::add(std::span<const uint64_t> ids) {
+  for (const uint64_t id : ids) {
+    sum += mix64(id);
+    exclusive_or ^= mix64(id);
   }
-};
-
-}  // namespace
+  samples += static_cast<int64_t>(ids.size());
+}
 
 ShardBoard::ShardBoard(const Layout& layout, double* memory)
     : layout_(layout),
@@ -45,21 +40,17 @@ void ShardBoard::add(int shard, const float* losses, const float* metrics, int64
 
 void ShardBoard::add_samples(int shard, std::span<const uint64_t> ids) {
   double* const columns = row(shard);
-  Hashes hashes{std::bit_cast<uint64_t>(columns[kSum]),
-                std::bit_cast<uint64_t>(columns[kExclusiveOr])};
-  hashes.add(ids);
-  columns[kSamples] += static_cast<double>(ids.size());
-  columns[kSum] = std::bit_cast<double>(hashes.sum);
-  columns[kExclusiveOr] = std::bit_cast<double>(hashes.exclusive_or);
+  SampleHash hash = sample_hash(shard);
+  hash.add(ids);
+  columns[kSamples] = static_cast<double>(hash.samples);
+  columns[kSum] = std::bit_cast<double>(hash.sum);
+  columns[kExclusiveOr] = std::bit_cast<double>(hash.exclusive_or);
 }
 
-bool ShardBoard::has_samples(int shard, std::span<const uint64_t> ids) const {
+SampleHash ShardBoard::sample_hash(int shard) const {
   const double* const columns = row(shard);
-  Hashes hashes;
-  hashes.add(ids);
-  return samples(shard) == static_cast<int64_t>(ids.size()) &&
-         std::bit_cast<uint64_t>(columns[kSum]) == hashes.sum &&
-         std::bit_cast<uint64_t>(columns[kExclusiveOr]) == hashes.exclusive_or;
+  return {samples(shard), std::bit_cast<uint64_t>(columns[kSum]),
+          std::bit_cast<uint64_t>(columns[kExclusiveOr])};
 }
 
 std::span<double> ShardBoard::rows(ShardRange shards) {

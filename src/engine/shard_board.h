@@ -23,6 +23,15 @@ struct Sums {
   std::vector<double> metrics;
 };
 
+// A set of samples, by how many they are and what they are: in any order.
+struct SampleHash {
+  int64_t samples = 0;
+  uint64_t sum = 0, exclusive_or = 0;
+
+  void add(std::span<const uint64_t> ids);
+  bool operator==(const SampleHash&) const = default;
+};
+
 class ShardBoard {
  public:
   // Columns of a row; moments follow the metrics. The hashes are integers, bit for bit.
@@ -56,8 +65,8 @@ class ShardBoard {
   bool raised() const;
 
   int64_t samples(int shard) const { return static_cast<int64_t>(row(shard)[kSamples]); }
-  // Whether the shard was computed from exactly these samples, by their number and hashes.
-  bool has_samples(int shard, std::span<const uint64_t> ids) const;
+  // What the shard was computed from.
+  SampleHash sample_hash(int shard) const;
   // The rows of a shard, to be moved between workers.
   std::span<double> rows(ShardRange shards);
 

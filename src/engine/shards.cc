@@ -32,13 +32,12 @@ int busiest(const std::vector<ShardRange>& stacks, int lanes) {
 std::vector<ShardRange> stack_shards(const Stacking& stacking, ShardRange range) {
   std::vector<ShardRange> best;
   for (int shard = range.begin; shard < range.end; ++shard) {
-    const int64_t rows = shard_begin(stacking.samples, shard + 1, stacking.shards) -
-                         shard_begin(stacking.samples, shard, stacking.shards);
-    if (rows > 0) best.push_back({shard, shard + 1});
+    if (stacking.step.has_rows(shard, stacking.shards)) best.push_back({shard, shard + 1});
   }
   // Shards that are stacked have equally many rows.
-  if (stacking.samples % stacking.shards != 0) return best;
-  const int64_t rows = stacking.samples / stacking.shards;
+  const int64_t samples = stacking.step.samples;
+  if (stacking.step.batches() != 1 || samples % stacking.shards != 0) return best;
+  const int64_t rows = samples / stacking.shards;
   for (int size = 2; size <= range.size() && size * rows <= stacking.stacked_rows; size *= 2) {
     std::vector<ShardRange> stacks = cut(range, size);
     if (busiest(stacks, stacking.lanes) <= busiest(best, stacking.lanes)) best = std::move(stacks);

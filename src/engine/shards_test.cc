@@ -14,7 +14,7 @@ TEST(StackShards, CoverTheRangeByWholeSubtreesWithoutEmptyShards) {
         for (const ShardRange range : {ShardRange{0, shards}, ShardRange{shards / 3, shards}}) {
           int next = range.begin;
           for (const ShardRange& stack :
-               stack_shards({samples, shards, lanes, 32}, range)) {
+               stack_shards({StepSize::of_batch(samples), shards, lanes, 32}, range)) {
             for (; next < stack.begin; ++next) {  // what is left out has no rows
               EXPECT_EQ(shard_begin(samples, next, shards), shard_begin(samples, next + 1, shards));
             }
@@ -35,11 +35,31 @@ TEST(StackShards, CoverTheRangeByWholeSubtreesWithoutEmptyShards) {
   }
 }
 
+TEST(StackShards, OfSeveralBatchesAreSingleShards) {
+  const StepSize step{.samples = 48, .batch = 16};
+  EXPECT_EQ(step.batches(), 3);
+  EXPECT_EQ(
+      stack_shards({.step = step, .shards = 8, .lanes = 1, .stacked_rows = 64}, {0, 8}).size(), 8u);
+}
+
+TEST(StepSize, TheLastBatchHasWhatIsLeft) {
+  const StepSize step{.samples = 23, .batch = 10};
+  EXPECT_EQ(step.batches(), 3);
+  EXPECT_EQ(step.batch_size(0), 10);
+  EXPECT_EQ(step.batch_size(2), 3);
+  // A batch of 10 has no sample for shard 5 of 16, one of 3 has.
+  EXPECT_FALSE(StepSize::of_batch(10).has_rows(5, 16));
+  EXPECT_TRUE(StepSize::of_batch(3).has_rows(5, 16));
+  EXPECT_TRUE(step.has_rows(5, 16));
+  EXPECT_FALSE(StepSize{}.has_rows(0, 1));
+}
+
 TEST(StackShards, AreAsLargeAsTheLanesAllow) {
   const auto sizes = [](int lanes, int64_t rows, ShardRange range = {0, 8}) {
     std::vector<int> result;
-    for (const ShardRange& stack :
-         stack_shards({.samples = 64, .shards = 8, .lanes = lanes, .stacked_rows = rows}, range))
+    for (const ShardRange& stack : stack_shards(
+             {.step = StepSize::of_batch(64), .shards = 8, .lanes = lanes, .stacked_rows = rows},
+             range))
       result.push_back(stack.size());
     return result;
   };

@@ -34,7 +34,7 @@ std::string cost_text(const Job& job, const Model& model) {
   return fmt::format(
       "cost       {}FLOP to predict one sample, about {}FLOP to train on it, {}FLOP a step\n",
       count_text(forward), count_text(training),
-      count_text(training * static_cast<double>(job.training.batch)));
+      count_text(training * static_cast<double>(job.training.batch * job.training.accumulate)));
 }
 
 std::string kernels_text(const Plan& plan) {
@@ -80,13 +80,17 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
   const auto rows_of = [&](const ShardRange& stack) {
     return shard_begin(batch, stack.end, shards) - shard_begin(batch, stack.begin, shards);
   };
-  const std::span<const ShardRange> stacks = executor.prepare(batch);
+  const std::span<const ShardRange> stacks = executor.prepare(
+      {.samples = batch * static_cast<int64_t>(job.training.accumulate), .batch = batch},
+      {0, shards});
   const ShardRange stack = *std::max_element(
       stacks.begin(), stacks.end(),
       [&](const ShardRange& a, const ShardRange& b) { return rows_of(a) < rows_of(b); });
   const int64_t rows = executor.micro_batch(rows_of(stack), stack.size());
 
   std::string text = fmt::format("{}\n\n{}\n", job.name, model.summary());
+  if (job.training.accumulate > 1)
+    text += fmt::format("step       {} batches\n", job.training.accumulate);
   text += fmt::format("training   batch {} in {} shards, micro-batch {}, {} {}, {}, {}, {} {}\n",
                       batch, shards, rows, lanes, lanes == 1 ? "lane" : "lanes", job.precision,
                       isa_name(), job.optimizer.name, job.optimizer.learning_rate);

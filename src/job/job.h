@@ -72,6 +72,7 @@ struct SaveBestJob {
 struct TrainingJob {
   uint64_t epochs = 1;
   uint64_t batch = 64;
+  uint64_t accumulate = 1;
   std::string loss = "softmax_cross_entropy";
   std::vector<std::string> metrics;  // empty: accuracy, where labels are classes
   bool shuffle = true;

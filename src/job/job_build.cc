@@ -202,6 +202,7 @@ FitOptions fit_options(const Job& job, const std::filesystem::path& folder) {
   FitOptions options;
   options.epochs = static_cast<uint32_t>(job.training.epochs);
   options.batch = job.training.batch;
+  options.accumulate = job.training.accumulate;
   options.shuffle = job.training.shuffle;
   if (const auto& best = job.training.save_best) {
     options.callbacks.push_back(save_best(folder / "best", {.value = best->value}));

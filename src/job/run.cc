@@ -257,6 +257,7 @@ class Run {
     report.isa = isa_name();
     report.epochs = history_.size();
     report.batch = job_.training.batch;
+    report.accumulate = job_.training.accumulate;
     report.seed = job_.seed;
     report.steps = summary.steps;
     report.samples = summary.samples;

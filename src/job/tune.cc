@@ -75,6 +75,7 @@ class Tuner {
     FitOptions fit;
     fit.epochs = 1 << 20;  // until the time is up
     fit.batch = job_.training.batch;
+    fit.accumulate = job_.training.accumulate;
     fit.shuffle = job_.training.shuffle;
     const auto begin = Clock::now();
     Progress first{}, last{};

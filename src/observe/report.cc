@@ -53,6 +53,7 @@ std::string report_to_json(const Report& report) {
       {"isa", report.isa},
       {"epochs", report.epochs},
       {"batch", report.batch},
+      {"accumulate", report.accumulate},
       {"seed", report.seed},
       {"steps", report.steps},
       {"samples", report.samples},

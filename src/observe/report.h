@@ -23,6 +23,7 @@ struct Report {
   std::string version;  // of Starling; empty: the version that was compiled
   uint64_t epochs = 0;
   uint64_t batch = 0;
+  uint64_t accumulate = 1;
   uint64_t seed = 0;
 
   // How it went. `wall_s` is all of it; `samples_per_s` is over training time only, without

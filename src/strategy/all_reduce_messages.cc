@@ -27,11 +27,11 @@ AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const Par
 
 uint64_t AllReduceMessages::bytes_moved() const { return world_.fabric()->counters().bytes_sent; }
 
-const AllReduceMessages::Batch& AllReduceMessages::batch_of(int64_t samples) {
-  for (const Batch& batch : batches_) {
-    if (batch.samples == samples) return batch;
+const AllReduceMessages::Layout& AllReduceMessages::layout_of(const StepSize& step) {
+  for (const Layout& layout : layouts_) {
+    if (layout.step == step) return layout;
   }
-  const MergeCache::Merge& merge = merges_.of(samples);
+  const MergeCache::Merge& merge = merges_.of(step);
   std::vector<LeafRange> ranges;
   size_t leaf = 0;
   for (const std::vector<LeafRange>& stacks : merge.stacks) {
@@ -39,26 +39,26 @@ const AllReduceMessages::Batch& AllReduceMessages::batch_of(int64_t samples) {
     ranges.push_back({leaf, end});
     leaf = end;
   }
-  Batch batch{samples, std::make_shared<Placement>(ranges), {}, {0}};
+  Layout layout{step, std::make_shared<Placement>(ranges), {}, {0}};
   const auto own = static_cast<size_t>(rank());
   size_t stack = 0;
-  for (const LeafRange& partial : batch.placement->partials(own)) {
+  for (const LeafRange& partial : layout.placement->partials(own)) {
     std::vector<LeafRange> parts;  // a subtree is the tree over its own leaves
     for (; stack < merge.stacks[own].size() && merge.stacks[own][stack].end <= partial.end; ++stack)
       parts.push_back({merge.stacks[own][stack].begin - partial.begin,
                        merge.stacks[own][stack].end - partial.begin});
-    batch.plans.emplace_back(std::move(parts));
-    batch.first_stack.push_back(stack);
+    layout.plans.emplace_back(std::move(parts));
+    layout.first_stack.push_back(stack);
   }
-  batches_.push_back(std::move(batch));
-  return batches_.back();
+  layouts_.push_back(std::move(layout));
+  return layouts_.back();
 }
 
-void AllReduceMessages::sum_stacks(const Batch& batch) {
+void AllReduceMessages::sum_stacks(const Layout& layout) {
   const std::span<float* const> gradients = executor_.gradients();
   partials_.clear();
-  for (size_t i = 0; i < batch.plans.size(); ++i) {
-    const size_t first = batch.first_stack[i], count = batch.first_stack[i + 1] - first;
+  for (size_t i = 0; i < layout.plans.size(); ++i) {
+    const size_t first = layout.first_stack[i], count = layout.first_stack[i + 1] - first;
     partials_.push_back(gradients[first]);
     if (count == 1) continue;
     const size_t blocks = space_.blocks().size();
@@ -69,7 +69,7 @@ void AllReduceMessages::sum_stacks(const Batch& batch) {
       for (size_t b = l * blocks / lanes; b < (l + 1) * blocks / lanes; ++b) {
         const Block& block = space_.blocks()[b];
         for (size_t g = 0; g < count; ++g) at[g] = gradients[first + g] + block.offset;
-        batch.plans[i].sum({at.data(), count}, block.size, gradients[first] + block.offset);
+        layout.plans[i].sum({at.data(), count}, block.size, gradients[first] + block.offset);
       }
     });
   }
@@ -77,8 +77,8 @@ void AllReduceMessages::sum_stacks(const Batch& batch) {
   sum_ = partials_.empty() ? nothing_.data() : const_cast<float*>(partials_[0]);
 }
 
-Status AllReduceMessages::reduce(const Batch& batch) {
-  collectives_.set_placement(batch.placement);
+Status AllReduceMessages::reduce(const Layout& layout) {
+  collectives_.set_placement(layout.placement);
   const size_t floats = space_.total_floats();
   std::deque<Collectives::Handle> under_way;
   std::vector<const float*> at(partials_.size());
@@ -119,11 +119,11 @@ Status AllReduceMessages::gather_board(bool& stop) {
   return {};
 }
 
-Status AllReduceMessages::exchange(int64_t samples, bool& stop) {
-  const Batch& batch = batch_of(samples);
-  sum_stacks(batch);
+Status AllReduceMessages::exchange(const StepSize& step, bool& stop) {
+  const Layout& layout = layout_of(step);
+  sum_stacks(layout);
   const Instant begin = world_.fabric()->now();
-  Status done = reduce(batch);
+  Status done = reduce(layout);
   if (done) done = gather_board(stop);
   communication_ += std::chrono::duration<double>(world_.fabric()->now() - begin).count();
   return done;

@@ -21,7 +21,7 @@ class AllReduceMessages final : public Strategy {
   int rank() const override { return world_.rank(); }
   int workers() const override { return world_.workers(); }
   ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
-  Status exchange(int64_t samples, bool& stop) override;
+  Status exchange(const StepSize& step, bool& stop) override;
   GradientParts parts() const override { return {&one_, {&sum_, 1}}; }
   BlockRange blocks() const override { return {0, space_.blocks().size()}; }
   bool moves_statistics() const override { return true; }
@@ -31,17 +31,17 @@ class AllReduceMessages final : public Strategy {
   Seconds seconds() const override { return {.communication = communication_, .waiting = 0}; }
 
  private:
-  // What is the same for every batch of one size.
-  struct Batch {
-    int64_t samples;
+  // What is the same for every step of one size.
+  struct Layout {
+    StepSize step;
     std::shared_ptr<const Placement> placement;
     std::vector<MergePlan> plans;     // of this worker's partials, over its stacks
     std::vector<size_t> first_stack;  // of each partial, and the end
   };
 
-  const Batch& batch_of(int64_t samples);
-  void sum_stacks(const Batch& batch);
-  Status reduce(const Batch& batch);
+  const Layout& layout_of(const StepSize& step);
+  void sum_stacks(const Layout& layout);
+  Status reduce(const Layout& layout);
   Status gather_board(bool& stop);
 
   World& world_;
@@ -50,7 +50,7 @@ class AllReduceMessages final : public Strategy {
   MergeCache merges_;
   Collectives collectives_;
   const MergePlan one_{{{0, 1}}};
-  std::list<Batch> batches_;
+  std::list<Layout> layouts_;
   Buffer<float> nothing_;  // the sum of a worker that had no shard
   std::vector<const float*> partials_;
   float* sum_ = nullptr;

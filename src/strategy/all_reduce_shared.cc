@@ -11,7 +11,7 @@ struct alignas(64) AllReduceShared::Flags {
 };
 
 AllReduceShared::AllReduceShared(World& world, Executor& executor, const ParameterSpace& space,
-                                 const std::vector<int64_t>& batches)
+                                 const std::vector<StepSize>& steps)
     : world_(world),
       executor_(executor),
       space_(space),
@@ -20,8 +20,8 @@ AllReduceShared::AllReduceShared(World& world, Executor& executor, const Paramet
   first_buffer_.assign(static_cast<size_t>(world.workers()) + 1, 0);
   for (size_t worker = 0; worker < merges_.placement().size(); ++worker) {
     size_t most = 0;
-    for (const int64_t samples : batches)
-      most = std::max(most, merges_.of(samples).stacks[worker].size());
+    for (const StepSize& step : steps)
+      most = std::max(most, merges_.of(step).stacks[worker].size());
     first_buffer_[worker + 1] = first_buffer_[worker] + most;
   }
   const BlockRange own = blocks();
@@ -68,11 +68,11 @@ Status AllReduceShared::meet() {
   return met;
 }
 
-Status AllReduceShared::exchange(int64_t samples, bool& stop) {
+Status AllReduceShared::exchange(const StepSize& step, bool& stop) {
   flags(rank()).stop = stop;
   if (Status met = meet(); !met) return met;
   for (int r = 0; r < workers(); ++r) stop = stop || flags(r).stop;
-  merge_ = &merges_.of(samples);
+  merge_ = &merges_.of(step);
   parts_.clear();
   for (size_t worker = 0; worker < merge_->stacks.size(); ++worker) {
     const size_t count = merge_->stacks[worker].size();

@@ -17,17 +17,17 @@ namespace starling {
 
 class AllReduceShared final : public Strategy {
  public:
-  // `batches` are the numbers of samples that batches will have. The executor gets its memory here,
+  // `steps` are the sizes that steps will have. The executor gets its memory here,
   // and it, the world and this live and die together. All workers make it at the same time.
   AllReduceShared(World& world, Executor& executor, const ParameterSpace& space,
-                  const std::vector<int64_t>& batches);
+                  const std::vector<StepSize>& steps);
   ~AllReduceShared() override;
 
   const char* name() const override { return "all_reduce"; }
   int rank() const override { return world_.rank(); }
   int workers() const override { return world_.workers(); }
   ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
-  Status exchange(int64_t samples, bool& stop) override;
+  Status exchange(const StepSize& step, bool& stop) override;
   GradientParts parts() const override { return {&merge_->plan, parts_}; }
   BlockRange blocks() const override;
   bool moves_statistics() const override { return rank() == 0; }

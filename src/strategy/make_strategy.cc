@@ -16,7 +16,7 @@ struct Parts {
   World& world;
   Executor& executor;
   const ParameterSpace& space;
-  const std::vector<int64_t>& batches;
+  const std::vector<StepSize>& steps;
 };
 
 std::unique_ptr<Strategy> single(const Parts& parts) {
@@ -31,8 +31,7 @@ std::unique_ptr<Strategy> single(const Parts& parts) {
 std::unique_ptr<Strategy> all_reduce(const Parts& parts) {
   if (parts.world.workers() == 1) return single(parts);
   if (parts.world.shares_memory()) {
-    return std::make_unique<AllReduceShared>(parts.world, parts.executor, parts.space,
-                                             parts.batches);
+    return std::make_unique<AllReduceShared>(parts.world, parts.executor, parts.space, parts.steps);
   }
   return std::make_unique<AllReduceMessages>(parts.world, parts.executor, parts.space,
                                              parts.options.exact);
@@ -54,7 +53,7 @@ std::vector<std::string> strategy_names() {
 
 std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,
                                         Executor& executor, const ParameterSpace& space,
-                                        const std::vector<int64_t>& batches) {
+                                        const std::vector<StepSize>& steps) {
   const std::string name =
       options.name.empty() ? (world.workers() == 1 ? "single" : "all_reduce") : options.name;
   if (world.workers() > executor.options().shards) {
@@ -65,7 +64,7 @@ std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& w
                                   executor.options().shards, world.workers()));
   }
   for (const Entry& entry : kStrategies) {
-    if (name == entry.name) return entry.make({options, world, executor, space, batches});
+    if (name == entry.name) return entry.make({options, world, executor, space, steps});
   }
   throw input_error(fmt::format("strategy.name = \"{}\" is not known", name),
                     fmt::format("use one of: {}", fmt::join(strategy_names(), ", ")));

@@ -15,10 +15,10 @@ namespace starling {
 // The names that make_strategy knows.
 std::vector<std::string> strategy_names();
 
-// `batches` are the numbers of samples that batches will have; all but the options outlive the
+// `steps` are the sizes that steps will have; all but the options outlive the
 // strategy. Throws Error for a name that is not known, or that does not fit the world.
 std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,
                                         Executor& executor, const ParameterSpace& space,
-                                        const std::vector<int64_t>& batches);
+                                        const std::vector<StepSize>& steps);
 
 }  // namespace starling

@@ -13,28 +13,27 @@ std::vector<ShardRange> place_workers(int shards, int workers) {
   return ranges;
 }
 
-const MergeCache::Merge& MergeCache::of(int64_t samples) {
+const MergeCache::Merge& MergeCache::of(const StepSize& step) {
   for (const Merge& merge : merges_) {
-    if (merge.samples == samples) return merge;
+    if (merge.step == step) return merge;
   }
   const int shards = executor_.options().shards;
   std::vector<size_t> leaf(static_cast<size_t>(shards) + 1, 0);
   for (int shard = 0; shard < shards; ++shard) {
-    const bool present =
-        shard_begin(samples, shard, shards) < shard_begin(samples, shard + 1, shards);
+    const bool present = step.has_rows(shard, shards);
     leaf[static_cast<size_t>(shard) + 1] = leaf[static_cast<size_t>(shard)] + (present ? 1 : 0);
   }
   std::vector<std::vector<LeafRange>> stacks;
   std::vector<LeafRange> parts;
   for (const ShardRange& range : placement_) {
     stacks.emplace_back();
-    for (const ShardRange& stack : executor_.stacks_of(samples, range)) {
+    for (const ShardRange& stack : executor_.stacks_of(step, range)) {
       stacks.back().push_back(
           {leaf[static_cast<size_t>(stack.begin)], leaf[static_cast<size_t>(stack.end)]});
       parts.push_back(stacks.back().back());
     }
   }
-  merges_.push_back({samples, std::move(stacks), MergePlan(std::move(parts))});
+  merges_.push_back({step, std::move(stacks), MergePlan(std::move(parts))});
   return merges_.back();
 }
 

@@ -1,4 +1,4 @@
-// MergeCache: the stacks of all workers and how they are summed, for every size of batch that has
+// MergeCache: the stacks of all workers and how they are summed, for every size of step that has
 // come: the full one, and the last of an epoch. A pure function of the job and the placement, so
 // that every worker finds the same. One thread.
 #pragma once
@@ -17,7 +17,7 @@ std::vector<ShardRange> place_workers(int shards, int workers);
 class MergeCache {
  public:
   struct Merge {
-    int64_t samples;
+    StepSize step;
     std::vector<std::vector<LeafRange>> stacks;  // by worker: leaves are the shards with rows
     MergePlan plan;                              // over the stacks of all
   };
@@ -26,8 +26,8 @@ class MergeCache {
   MergeCache(const Executor& executor, std::vector<ShardRange> placement)
       : executor_(executor), placement_(std::move(placement)) {}
 
-  // For a batch of `samples`; the first call for a size makes it.
-  const Merge& of(int64_t samples);
+  // The first call for a size makes it.
+  const Merge& of(const StepSize& step);
 
   std::span<const ShardRange> placement() const { return placement_; }
 

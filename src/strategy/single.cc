@@ -5,8 +5,8 @@ namespace starling {
 SingleStrategy::SingleStrategy(Executor& executor, size_t blocks)
     : executor_(executor), blocks_(blocks), merges_(executor, {{0, executor.options().shards}}) {}
 
-Status SingleStrategy::exchange(int64_t samples, bool&) {
-  parts_ = {&merges_.of(samples).plan, executor_.gradients()};
+Status SingleStrategy::exchange(const StepSize& step, bool&) {
+  parts_ = {&merges_.of(step).plan, executor_.gradients()};
   return {};
 }
 

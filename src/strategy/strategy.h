@@ -42,7 +42,7 @@ class Strategy {
 
   // This worker's shards are done: waits until those of all are, as far as this worker needs them
   // for its blocks(). Then the board is complete, and `stop` is true if it was for any worker.
-  virtual Status exchange(int64_t samples, bool& stop) = 0;
+  virtual Status exchange(const StepSize& step, bool& stop) = 0;
   // After exchange(): the parts; they may be read, and the first of them be written, at blocks().
   virtual GradientParts parts() const = 0;
   // The blocks that this worker sums and updates.

@@ -11,17 +11,32 @@
 namespace starling {
 namespace {
 
+// In a step: more than anybody wants, and their samples can be counted.
+constexpr uint64_t kMostBatches = uint64_t{1} << 20;
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// How many samples the batches of an epoch have.
-std::vector<int64_t> batch_sizes(uint64_t samples, uint64_t batch) {
-  std::vector<int64_t> sizes;
-  if (samples >= batch) sizes.push_back(static_cast<int64_t>(batch));
-  if (batch > 0 && samples % batch != 0) sizes.push_back(static_cast<int64_t>(samples % batch));
+// The next step, when `samples` of the epoch are left.
+StepSize step_of(uint64_t samples, const FitOptions& options) {
+  const uint64_t batch = std::min(options.batch, samples);
+  return {.samples = static_cast<int64_t>(std::min(samples, batch * options.accumulate)),
+          .batch = static_cast<int64_t>(batch)};
+}
+
+// How many samples the steps of an epoch have.
+std::vector<StepSize> step_sizes(uint64_t samples, const FitOptions& options) {
+  if (options.batch == 0) throw input_error("batch = 0", "give a step 1 sample or more");
+  if (options.accumulate == 0 || options.accumulate > kMostBatches) {
+    throw input_error(fmt::format("accumulate = {} is out of range", options.accumulate),
+                      fmt::format("use 1 … {}", kMostBatches));
+  }
+  std::vector<StepSize> sizes{step_of(samples, options)};
+  const auto full = static_cast<uint64_t>(sizes[0].samples);
+  if (full > 0 && samples % full != 0) sizes.push_back(step_of(samples % full, options));
   return sizes;
 }
 
@@ -53,7 +68,7 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       options_(options),
       executor_(impl.executor_for(options.batch)),
       strategy_(make_strategy(impl.options.strategy, impl.world(), executor_, impl.state.space,
-                              batch_sizes(train.size(), options.batch))),
+                              step_sizes(train.size(), options))),
       step_(executor_, *strategy_, impl.state, impl.options.optimizer, impl.options.non_finite),
       loader_(train,
               {.batch = options.batch, .seed = impl.options.seed, .shuffle = options.shuffle}),
@@ -77,8 +92,7 @@ History FitLoop::run() {
   if (options_.checkpoints.resume) resume();
   begin_ledger();
   last_save_ = Clock::now();
-  executor_.prepare(static_cast<int64_t>(std::min<uint64_t>(options_.batch, train_.size())),
-                    strategy_->shards());
+  executor_.prepare(step_of(train_.size(), options_), strategy_->shards());
   impl_.world().require_same("job", fingerprint_text());
   if (executor_.lanes().count() * strategy_->workers() > executor_.options().shards) {
     note(fmt::format(
@@ -137,9 +151,19 @@ void FitLoop::begin_ledger() {
   if (cursor_.step_in_epoch == 0) ledger_.begin(cursor_.epoch, train_.size());
 }
 
+uint64_t FitLoop::steps_per_epoch() const {
+  return (loader_.steps_per_epoch() + options_.accumulate - 1) / options_.accumulate;
+}
+
+StepSize FitLoop::step_size() const {
+  return step_of(train_.size() - cursor_.step_in_epoch * options_.accumulate * options_.batch,
+                 options_);
+}
+
 bool FitLoop::run_epoch() {
-  const uint64_t steps = loader_.steps_per_epoch();
-  loader_.start_epoch(cursor_.epoch, cursor_.step_in_epoch);
+  const uint64_t steps = steps_per_epoch();
+  loader_.start_epoch(cursor_.epoch, std::min(cursor_.step_in_epoch * options_.accumulate,
+                                              loader_.steps_per_epoch()));
   impl_.any_executor();  // refreshes packed copies: a callback may have changed the weights
   epoch_begin_ = Clock::now();
   epoch_seconds_ = 0;
@@ -155,21 +179,26 @@ bool FitLoop::run_epoch() {
 
 void FitLoop::run_step() {
   const auto begin = Clock::now();
-  const data::Batch& batch = loader_.next();
-  input_seconds_ += seconds_since(begin);
-  const uint64_t total_steps = (end_epoch_ - first_epoch_) * loader_.steps_per_epoch();
-  const uint64_t step =
-      (cursor_.epoch - first_epoch_) * loader_.steps_per_epoch() + cursor_.step_in_epoch;
-  const TrainStep::Result result = step_.run({.samples = batch.ids,
-                                              .features = batch.features,
-                                              .labels = batch.labels,
-                                              .reader = &reader_,
-                                              .epoch = cursor_.epoch},
-                                             rate(impl_.options.optimizer, step, total_steps),
-                                             options_.should_stop && options_.should_stop());
+  const StepSize size = step_size();
+  for (int64_t index = 0; index < size.batches(); ++index) {
+    const auto input_begin = Clock::now();
+    const data::Batch& batch = loader_.next();
+    input_seconds_ += seconds_since(input_begin);
+    step_.add({.samples = batch.ids,
+               .features = batch.features,
+               .labels = batch.labels,
+               .reader = &reader_,
+               .epoch = cursor_.epoch,
+               .step = size,
+               .index = index});
+  }
+  const uint64_t total_steps = (end_epoch_ - first_epoch_) * steps_per_epoch();
+  const uint64_t step = (cursor_.epoch - first_epoch_) * steps_per_epoch() + cursor_.step_in_epoch;
+  const TrainStep::Result result = step_.finish(rate(impl_.options.optimizer, step, total_steps),
+                                                options_.should_stop && options_.should_stop());
   impl_.summary.stopped = result.stop;
   check_weights();
-  ledger_.mark(batch.ids);  // the step has checked that its shards had just these
+  ledger_.mark(step_.samples());  // the step has checked that its shards had just these
   if (result.applied) {
     cursor_.sums.samples += result.sums->samples;
     cursor_.sums.loss += result.sums->loss;
@@ -183,9 +212,9 @@ void FitLoop::run_step() {
   }
   ++cursor_.step_in_epoch;
   ++impl_.summary.steps;
-  impl_.summary.samples += batch.ids.size();
-  impl_.summary.trained_samples += batch.ids.size();
-  epoch_samples_ += batch.ids.size();
+  impl_.summary.samples += step_.samples().size();
+  impl_.summary.trained_samples += step_.samples().size();
+  epoch_samples_ += step_.samples().size();
   const double seconds = seconds_since(begin);
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
@@ -221,7 +250,7 @@ void FitLoop::finish_epoch() {
     for (const auto& [name, value] : impl_.evaluate(options_.validation).values)
       record.values.emplace_back("val_" + name, value);
   }
-  const uint64_t steps = loader_.steps_per_epoch();
+  const uint64_t steps = steps_per_epoch();
   record.values.emplace_back(
       "learning_rate", rate(impl_.options.optimizer, (cursor_.epoch - first_epoch_ + 1) * steps - 1,
                             (end_epoch_ - first_epoch_) * steps));
@@ -245,7 +274,7 @@ void FitLoop::tell_progress() const {
   progress_.epoch = cursor_.epoch - first_epoch_ + 1;
   progress_.epochs = end_epoch_ - first_epoch_;
   progress_.step_in_epoch = cursor_.step_in_epoch;
-  progress_.steps_per_epoch = loader_.steps_per_epoch();
+  progress_.steps_per_epoch = steps_per_epoch();
   progress_.samples = impl_.summary.trained_samples;
   progress_.seconds = impl_.summary.training_seconds;
   progress_.loss = cursor_.sums.loss / n;

@@ -40,7 +40,9 @@ class FitLoop {
   std::string fingerprint_text() const;
   void save_if_due();
   void save_now();
-  bool run_epoch();  // false: stopped in the middle
+  uint64_t steps_per_epoch() const;
+  StepSize step_size() const;  // of the next step
+  bool run_epoch();            // false: stopped in the middle
   void run_step();
   // Throws Error when the weights of all workers were to be compared now, and differ.
   void check_weights();

@@ -55,6 +55,7 @@ std::string callback_name(size_t index) { return fmt::format("callback/{}", inde
 nlohmann::json FitLoop::job_fingerprint() const {
   return {{"seed", impl_.options.seed},
           {"batch", options_.batch},
+          {"accumulate", options_.accumulate},
           {"shards", executor_.options().shards},
           {"micro_batch", executor_.options().micro_batch},
           {"precision", precision_name(impl_.options.precision)},

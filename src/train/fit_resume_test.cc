@@ -21,6 +21,7 @@ struct Job {
   uint32_t epochs = 3;
   uint64_t seed = 9;
   uint64_t batch = kBatch;
+  uint64_t accumulate = 1;
   int shards = 4;
   bool cached = true;
   float noise = 1;
@@ -54,6 +55,7 @@ class Resume : public FitTest {
     Outcome outcome;
     FitOptions options{.epochs = job.epochs,
                        .batch = job.batch,
+                       .accumulate = job.accumulate,
                        .validation = validation,
                        .checkpoints = job.checkpoints,
                        .ledger = folder_ / (name + ".jsonl")};
@@ -117,6 +119,21 @@ TEST_F(Resume, AtChosenStepsGivesTheSameBits) {
     expect_same(actual, expected);
     EXPECT_THAT(actual.summary.resumed_from, HasSubstr("step-"));
     ASSERT_TRUE(actual.resumed_with);
+  }
+}
+
+// 7 batches: steps of 2, 2, 2 and 1.
+TEST_F(Resume, BetweenStepsOfSeveralBatchesGivesTheSameBits) {
+  for (const bool cached : {true, false}) {
+    const Job job{.accumulate = 2, .cached = cached};
+    const std::string name = cached ? "cached" : "read";
+    const Outcome expected = run(job, "whole" + name);
+    EXPECT_EQ(expected.summary.steps, 12u);
+    for (const std::vector<uint64_t>& parts :
+         {std::vector<uint64_t>{1}, {3}, {4}, {5}, {2, 3, 2}, {12}}) {
+      SCOPED_TRACE(testing::PrintToString(parts));
+      expect_same(run_in_parts(job, name + testing::PrintToString(parts), parts), expected);
+    }
   }
 }
 
@@ -208,6 +225,7 @@ TEST_F(Resume, RefusesAnotherJob) {
   };
   EXPECT_THAT(refused({.seed = 10}), testing::AllOf(HasSubstr("seed = 9"), HasSubstr("10")));
   EXPECT_THAT(refused({.batch = 16}), testing::AllOf(HasSubstr("batch = 8"), HasSubstr("16")));
+  EXPECT_THAT(refused({.accumulate = 2}), HasSubstr("accumulate = 1"));
   EXPECT_THAT(refused({.shards = 2}), testing::AllOf(HasSubstr("shards = 4"), HasSubstr("2")));
   EXPECT_THAT(refused({.optimizer = sgd(0.1)}),
               testing::AllOf(HasSubstr("optimizer"), HasSubstr("adam"), HasSubstr("sgd")));

@@ -60,14 +60,22 @@ void TrainStep::for_blocks(bool summed, Work work) {
   });
 }
 
-TrainStep::Result TrainStep::run(const BatchRows& batch, double rate, bool stop) {
+void TrainStep::add(const BatchRows& batch) {
+  const auto rows = static_cast<int64_t>(batch.samples.size());
+  if (batch.index == 0) ids_.clear();
+  ids_.insert(ids_.end(), batch.samples.begin(), batch.samples.end());
+  size_ = batch.step.samples > 0 ? batch.step : StepSize::of_batch(rows);
+  batch_ = batch;
   executor_.gradient(batch, strategy_.shards());
   if (executor_.lanes().raised()) executor_.board().raise(strategy_.shards().begin);
-  require(strategy_.exchange(static_cast<int64_t>(batch.samples.size()), stop));
-  check_samples(batch.samples);
+}
+
+TrainStep::Result TrainStep::finish(double rate, bool stop) {
+  require(strategy_.exchange(size_, stop));
+  check_samples();
   const Sums& sums = executor_.board().total();
   if (!std::isfinite(sums.loss)) {
-    if (policy_ == NonFinite::kStop) stop_at_loss(batch);
+    if (policy_ == NonFinite::kStop) stop_at_loss();
     return skipped(sums, stop);
   }
   UpdateSettings settings(optimizer_, rate, state_.step);
@@ -102,13 +110,22 @@ TrainStep::Result TrainStep::skipped(const Sums& sums, bool stop) {
   return {&sums, false, stop};
 }
 
-void TrainStep::check_samples(std::span<const uint64_t> ids) {
+std::span<const uint64_t> TrainStep::batch_samples(int64_t index) const {
+  return std::span(ids_).subspan(static_cast<size_t>(index * size_.batch),
+                                 static_cast<size_t>(size_.batch_size(index)));
+}
+
+void TrainStep::check_samples() {
   const int shards = executor_.options().shards;
-  const int64_t n = static_cast<int64_t>(ids.size());
   for (int shard = 0; shard < shards; ++shard) {
-    const int64_t begin = shard_begin(n, shard, shards), end = shard_begin(n, shard + 1, shards);
-    const auto own = ids.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-    if (executor_.board().has_samples(shard, own)) continue;
+    SampleHash expected;
+    for (int64_t index = 0; index < size_.batches(); ++index) {
+      const int64_t n = size_.batch_size(index), begin = shard_begin(n, shard, shards),
+                    end = shard_begin(n, shard + 1, shards);
+      expected.add(batch_samples(index).subspan(static_cast<size_t>(begin),
+                                                static_cast<size_t>(end - begin)));
+    }
+    if (executor_.board().sample_hash(shard) == expected) continue;
     throw run_error(
         fmt::format("step {}: shard {} was not computed from its samples", state_.step + 1, shard),
         "this is a fault in Starling: please report it");
@@ -147,8 +164,14 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
   return finite;
 }
 
-void TrainStep::stop_at_loss(const BatchRows& batch) {
-  const std::string where = executor_.find_non_finite(batch, state_.statistics.data());
+void TrainStep::stop_at_loss() {
+  std::string where;
+  for (int64_t index = 0; index < size_.batches() && where.empty(); ++index) {
+    BatchRows batch = batch_;
+    batch.samples = batch_samples(index);
+    if (index + 1 < size_.batches()) batch.features = batch.labels = nullptr;  // are read again
+    where = executor_.find_non_finite(batch, state_.statistics.data());
+  }
   throw run_error(
       fmt::format("step {}: the loss is not finite{}", state_.step + 1,
                   where.empty() ? "" : fmt::format("; the first bad value comes out of {}", where)),

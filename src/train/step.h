@@ -1,6 +1,7 @@
-// TrainStep: one step of training: the gradient of this worker's shards on all lanes, the exchange
-// with the other workers, then the update, whose blocks workers and their lanes share. A step whose
-// loss or gradient is not finite changes nothing, whether it is skipped or ends the run.
+// TrainStep: one step of training: the gradient of this worker's shards on all lanes, batch by
+// batch of the step, the exchange with the other workers, then the update, whose blocks workers and
+// their lanes share. A step whose loss or gradient is not finite changes nothing, whether it is
+// skipped or ends the run.
 //
 // To know that a gradient is finite before the first block changes, without reading it twice, the
 // step asks the processor: arithmetic that makes an infinity or a NaN of finite numbers raises a
@@ -29,13 +30,23 @@ class TrainStep {
             NonFinite policy);
 
   struct Result {
-    const Sums* sums;  // of the whole batch
+    const Sums* sums;  // of all batches
     bool applied;      // false: skipped, because a number was not finite
     bool stop;         // a worker wants the run to stop
   };
-  // `stop` is this worker's wish. Throws Error naming step and layer when a number is not finite
-  // and the policy is to stop, and when another worker is lost.
-  Result run(const BatchRows& batch, double rate, bool stop);
+  // The gradient of the next batch of the step. What it points to stays until the next call, and
+  // the reader of a step of several batches until finish() has returned.
+  void add(const BatchRows& batch);
+  // After all batches of the step. `stop` is this worker's wish. Throws Error naming step and layer
+  // when a number is not finite and the policy is to stop, and when another worker is lost.
+  Result finish(double rate, bool stop);
+  // The samples of the step, batch by batch.
+  std::span<const uint64_t> samples() const { return ids_; }
+  // A step of one batch.
+  Result run(const BatchRows& batch, double rate, bool stop) {
+    add(batch);
+    return finish(rate, stop);
+  }
 
  private:
   // Sums the gradient's blocks of this worker into the first part, and returns the norm of the
@@ -48,10 +59,11 @@ class TrainStep {
   template <typename Work>
   void for_blocks(bool summed, Work work);
   Result skipped(const Sums& sums, bool stop);
-  // Throws Error unless the executors of all workers have computed just these samples.
-  void check_samples(std::span<const uint64_t> ids);
+  // Throws Error unless the executors of all workers have computed just the samples of the step.
+  void check_samples();
+  std::span<const uint64_t> batch_samples(int64_t index) const;
   void require(const Status& status) const;
-  [[noreturn]] void stop_at_loss(const BatchRows& batch);
+  [[noreturn]] void stop_at_loss();
   // Requires the summed gradient in the first part.
   [[noreturn]] void stop_at_gradient(const std::string& consequence);
 
@@ -60,6 +72,9 @@ class TrainStep {
   TrainState& state_;
   const Optimizer& optimizer_;
   const NonFinite policy_;
+  StepSize size_;
+  BatchRows batch_;  // the last that was added
+  std::vector<uint64_t> ids_;
   std::vector<double> block_sums_;
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 
+#include "collective/merge_plan.h"
 #include "engine/executor.h"
 #include "graph/graph.h"
 #include "starling/starling.h"
@@ -42,11 +43,26 @@ int allocations_of_steps(const Model& model, Optimizer optimizer, int lanes) {
   const RowReader reader = [&](std::span<const uint64_t> rows, float* x, float* y) {
     data.read(rows, x, y);
   };
+  // Steps of one batch and of two, of which the second is shorter.
+  const StepSize two{.samples = 64, .batch = 40};
   const BatchRows batch{.samples = ids, .reader = &reader};
-  for (int i = 0; i < 3; ++i) step.run(batch, 1e-3, false);
+  BatchRows first = batch, second = batch;
+  first.samples = std::span(ids).first(40);
+  second.samples = std::span(ids).subspan(40);
+  first.step = second.step = two;
+  second.index = 1;
+  const auto run = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      step.run(batch, 1e-3, false);
+      step.add(first);
+      step.add(second);
+      step.finish(1e-3, false);
+    }
+  };
+  run(3);
   allocations = 0;
   counting = true;
-  for (int i = 0; i < 10; ++i) step.run(batch, 1e-3, false);
+  run(10);
   counting = false;
   return allocations;
 }
@@ -70,8 +86,24 @@ TEST(Allocation, AStepOfACnnAllocatesOnlyInsideOneDnn) {
   };
   const int one = allocations_of_steps(without(conv2d(8, 3, relu)), adam(1e-3), 1);
   EXPECT_EQ(allocations_of_steps(without(relu), adam(1e-3), 1), 0);
-  // 10 steps of 4 shards: forward, packing, weight gradient and its layout. About a dozen each.
-  EXPECT_LT(one, 10 * 4 * 4 * 16);
+  // 30 batches of 4 shards: forward, packing, weight gradient and its layout. About a dozen each.
+  EXPECT_LT(one, 30 * 4 * 4 * 16);
+}
+
+// Parts of workers that do not divide the tree evenly.
+TEST(Allocation, SumsOfUnevenPartsAllocateOnce) {
+  const MergePlan plan({{0, 1}, {1, 2}, {2, 4}, {4, 5}, {5, 6}});
+  ASSERT_FALSE(plan.is_canonical());
+  std::vector<float> values(5 * 4096, 1.0f), sum(4096);
+  std::array<const float*, 5> parts;
+  for (size_t i = 0; i < parts.size(); ++i) parts[i] = values.data() + i * 4096;
+  plan.sum(parts, 4096, sum.data());
+  allocations = 0;
+  counting = true;
+  for (int i = 0; i < 10; ++i) plan.sum(parts, 4096, sum.data());
+  counting = false;
+  EXPECT_EQ(allocations, 0);
+  EXPECT_EQ(sum[4095], 5.0f);
 }
 
 }  // namespace
