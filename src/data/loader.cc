@@ -110,8 +110,7 @@ void Loader::read_ahead() {
     Slot& target = slot(step);
     target.error = nullptr;
     try {
-      const std::span<const uint64_t> ids = fill_ids(step, order, target.ids);
-      dataset_.read(ids, target.features.data(), target.labels.data());
+      read(fill_ids(step, order, target.ids), target);
     } catch (...) {
       target.error = std::current_exception();
     }
@@ -122,6 +121,17 @@ void Loader::read_ahead() {
     ++filled_;
     changed_.notify_all();
   }
+}
+
+void Loader::read(std::span<const uint64_t> ids, Slot& target) const {
+  const RowRange rows = options_.needed ? options_.needed(ids.size()) : RowRange{0, ids.size()};
+  if (rows.begin == rows.end) return;
+  const auto floats = [&](const Shape& shape) {
+    return static_cast<size_t>(rows.begin) * static_cast<size_t>(shape.elements());
+  };
+  dataset_.read(ids.subspan(rows.begin, rows.end - rows.begin),
+                target.features.data() + floats(dataset_.feature_shape()),
+                target.labels.data() + floats(dataset_.label_shape()));
 }
 
 std::span<const uint64_t> Loader::fill_ids(uint64_t step, const std::optional<Permutation>& order,

@@ -1,6 +1,7 @@
 // Loader: the batches of an epoch, in an order that depends only on (size, seed, epoch). A data set
 // that is cheap to read is left to the lanes: batches then carry sample numbers only. For any other
-// one a thread of its own reads `prefetch` batches ahead into memory that is allocated once.
+// one a thread of its own reads `prefetch` batches ahead into memory that is allocated once; of
+// each, all rows or those that this worker computes.
 //
 // One thread at a time uses a Loader. next() blocks until the batch has been read; what a read
 // throws comes out of next() at the batch it belongs to, and start_epoch() begins anew. The
@@ -10,6 +11,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -22,10 +24,15 @@
 
 namespace starling::data {
 
+// Rows begin … end−1 of a batch.
+struct RowRange {
+  uint64_t begin = 0, end = 0;
+};
+
 struct Batch {
   uint64_t step_in_epoch = 0;
   std::span<const uint64_t> ids;    // the samples, in order
-  const float* features = nullptr;  // null when the data set is cheap()
+  const float* features = nullptr;  // of all rows; null when the data set is cheap()
   const float* labels = nullptr;
 };
 
@@ -37,6 +44,9 @@ class Loader {
     bool shuffle = true;
     int prefetch = 2;        // batches read ahead of the one in use; at least 1
     bool drop_last = false;  // leave out the last batch when it is short
+    // Which rows of a batch of so many are read; what the others hold is not said. Called by the
+    // loader's thread. Empty: all.
+    std::function<RowRange(uint64_t rows)> needed = {};
   };
 
   // Throws Error when the batch is zero, or an epoch would have no batch.
@@ -64,6 +74,7 @@ class Loader {
   };
 
   void read_ahead();
+  void read(std::span<const uint64_t> ids, Slot& target) const;
   std::span<const uint64_t> fill_ids(uint64_t step, const std::optional<Permutation>& order,
                                      std::vector<uint64_t>& ids) const;
   Slot& slot(uint64_t step) { return slots_[step % slots_.size()]; }

@@ -184,6 +184,29 @@ TEST(Loader, ReadsAsFarAheadAsAskedAndNoFurther) {
   }
 }
 
+TEST(Loader, ReadsOnlyTheRowsThatAreNeeded) {
+  std::vector<std::atomic<int>> reads(103);
+  const Dataset data = numbered(103).map(
+      [&](const Sample& sample) { ++reads[static_cast<size_t>(sample.label[0])]; });
+  // Of three workers, each loads its third of every batch; of the last, with 3 rows, one each.
+  for (uint64_t worker = 0; worker < 3; ++worker) {
+    Loader loader(data, {.batch = 10, .needed = [&](uint64_t rows) {
+                           return RowRange{worker * rows / 3, (worker + 1) * rows / 3};
+                         }});
+    loader.start_epoch(1);
+    for (uint64_t step = 0; step < loader.steps_per_epoch(); ++step) {
+      const Batch& batch = loader.next();
+      ASSERT_EQ(batch.ids.size(), step == 10 ? 3u : 10u) << "but knows all of them";
+      for (uint64_t row = worker * batch.ids.size() / 3; row < (worker + 1) * batch.ids.size() / 3;
+           ++row) {
+        EXPECT_EQ(batch.labels[row], static_cast<float>(batch.ids[row]));
+        EXPECT_EQ(batch.features[row], static_cast<float>(10 * batch.ids[row]));
+      }
+    }
+  }
+  for (const std::atomic<int>& count : reads) EXPECT_EQ(count, 1);
+}
+
 TEST(Loader, EndsInTheMiddleOfARead) {
   for (int i = 0; i < 20; ++i) {
     std::atomic<bool> reading = false;

@@ -273,11 +273,11 @@ std::string Executor::find_non_finite(const BatchRows& batch, const float* stati
   const int64_t n = static_cast<int64_t>(batch.samples.size());
   std::vector<float> features(static_cast<size_t>(n * feature_floats_)),
       labels(static_cast<size_t>(n * label_floats_));
-  if (batch.features != nullptr) {
+  if (batch.reader != nullptr) {  // of what is in memory, some rows may be another worker's
+    (*batch.reader)(batch.samples, features.data(), labels.data());
+  } else {
     std::copy_n(batch.features, features.size(), features.begin());
     std::copy_n(batch.labels, labels.size(), labels.begin());
-  } else {
-    (*batch.reader)(batch.samples, features.data(), labels.data());
   }
   std::vector<double> scratch(moments_.size());
   ReferenceExecutor reference(graph_, loss_, parameters_, moments_);

@@ -70,8 +70,10 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       strategy_(make_strategy(impl.options.strategy, impl.world(), executor_, impl.state.space,
                               step_sizes(train.size(), options))),
       step_(executor_, *strategy_, impl.state, impl.options.optimizer, impl.options.non_finite),
-      loader_(train,
-              {.batch = options.batch, .seed = impl.options.seed, .shuffle = options.shuffle}),
+      loader_(train, {.batch = options.batch,
+                      .seed = impl.options.seed,
+                      .shuffle = options.shuffle,
+                      .needed = [this](uint64_t rows) { return rows_of_shards(rows); }}),
       reader_(reader_of(train_)),
       first_epoch_(impl.epochs_done),
       end_epoch_(impl.epochs_done + options.epochs) {
@@ -84,6 +86,15 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
     store_ = std::make_unique<CheckpointStore>(options.checkpoints.folder,
                                                CheckpointOptions{.keep = options.checkpoints.keep});
   }
+}
+
+data::RowRange FitLoop::rows_of_shards(uint64_t rows) const {
+  const ShardRange own = strategy_->shards();
+  const auto first_row = [&](int shard) {
+    return static_cast<uint64_t>(
+        shard_begin(static_cast<int64_t>(rows), shard, executor_.options().shards));
+  };
+  return {first_row(own.begin), first_row(own.end)};
 }
 
 History FitLoop::run() {

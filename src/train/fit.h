@@ -33,6 +33,8 @@ class FitLoop {
     Sums sums;                   // of the epoch so far
   };
 
+  // The rows of a batch of so many that this worker computes; called by the loader's thread.
+  data::RowRange rows_of_shards(uint64_t rows) const;
   void resume();
   void restore(const CheckpointStore::Loaded& loaded);
   Snapshot snapshot() const;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <thread>
 
 #include "cluster/world.h"
@@ -79,6 +80,30 @@ TEST(CheckEvery, NamesStepAndWorkerOnAllWorkers) {
                            std::to_string(every) + " steps");
     }
   }
+}
+
+// Batches of 16, 16 and 9 samples in 4 shards.
+TEST(Workers, ReadOnlyWhatTheyCompute) {
+  std::vector<std::atomic<int>> reads(41);
+  const data::Dataset data =
+      data::synthetic({.samples = 41, .features = {6}, .classes = 3})
+          .cached()
+          .map([&](const data::Sample& sample) { ++reads[static_cast<size_t>(sample.id)]; });
+  const auto hash_of = [&](const Cluster& cluster) {
+    Trainer trainer(Sequential({6}, {dense(8, relu), dense(3)}),
+                    {.loss = softmax_cross_entropy(), .lanes = 1, .shards = 4, .cluster = cluster});
+    trainer.fit(data, {.epochs = 2, .batch = 16});
+    EXPECT_EQ(trainer.summary().samples_unique, 82u);
+    return trainer.weights_sha256();
+  };
+  const std::string alone = hash_of(Cluster());
+  for (std::atomic<int>& count : reads) EXPECT_EQ(count.exchange(0), 2);
+  for (const std::string& error :
+       run_workers(3, [&](const Cluster& cluster) { EXPECT_EQ(hash_of(cluster), alone); })) {
+    EXPECT_EQ(error, "");
+  }
+  for (const std::atomic<int>& count : reads)
+    EXPECT_EQ(count, 2) << "once an epoch, by one of them";
 }
 
 TEST(Workers, EvaluateTogetherToTheNumbersOfOne) {
