@@ -35,8 +35,34 @@ std::optional<uint64_t> number_in(const std::string& path) {
   return std::nullopt;
 }
 
-// Memory that can still be had: the machine's, or that of the control group (v2) if it is less.
-// Asking for more than that would not fail, but have the kernel kill somebody.
+// A line "name 123" of a file of them; 0 if it is not there.
+uint64_t number_after(const std::string& path, const std::string& name) {
+  std::ifstream stream(path);
+  std::string word;
+  for (uint64_t value = 0; stream >> word >> value;) {
+    if (word == name) return value;
+  }
+  return 0;
+}
+
+// What a control group (v2) and those around it leave; what files fill can be had again.
+uint64_t available_in_groups(const std::string& group) {
+  uint64_t available = UINT64_MAX;
+  for (std::string path = group == "/" ? "" : group;; path.resize(path.rfind('/'))) {
+    const std::string folder = "/sys/fs/cgroup" + path + "/";
+    const auto most = number_in(folder + "memory.max"), used = number_in(folder + "memory.current");
+    if (most && used) {
+      const uint64_t files = number_after(folder + "memory.stat", "inactive_file") +
+                             number_after(folder + "memory.stat", "active_file");
+      const uint64_t needed = *used - std::min(*used, files);
+      available = std::min(available, *most - std::min(*most, needed));
+    }
+    if (path.empty()) return available;
+  }
+}
+
+// Memory that can still be had: the machine's, or that of the control groups if it is less. Asking
+// for more than that would not fail, but have the kernel kill somebody.
 uint64_t available_bytes() {
   uint64_t available = UINT64_MAX;
   std::ifstream meminfo("/proc/meminfo");
@@ -45,10 +71,8 @@ uint64_t available_bytes() {
   }
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::")) continue;
-    const std::string folder = "/sys/fs/cgroup" + line.substr(3) + "/";
-    const auto most = number_in(folder + "memory.max"), used = number_in(folder + "memory.current");
-    if (most && used) available = std::min(available, *most > *used ? *most - *used : 0);
+    if (line.starts_with("0::/"))
+      available = std::min(available, available_in_groups(line.substr(3)));
   }
   return available;
 }
