@@ -30,6 +30,8 @@ Tag tag_of(uint8_t channel, uint64_t operation) {
 // What is said when giving up: kind, peer, reason.
 constexpr size_t kReasonBytesMax = 400;
 constexpr size_t kHeadBytes = 1 + sizeof(int32_t);
+// How long they may take to leave: others may be slow to read, or gone.
+constexpr std::chrono::milliseconds kFarewellMost{100};
 
 std::vector<std::byte> encode(const Failure& failure) {
   const size_t length = std::min(failure.message.size(), kReasonBytesMax);
@@ -219,7 +221,12 @@ void Collectives::settle(Entry& entry) {
   if (entry.operation->advance() == Operation::State::kPending && fabric_.now() >= entry.deadline) {
     entry.operation->fail_late();
   }
-  if (entry.operation->state() == Operation::State::kFailed) {
+  if (entry.operation->state() != Operation::State::kFailed) return;
+  // A send may have found a peer gone whose last words have come since they were last asked for.
+  hear_others();
+  if (broken_) {
+    entry.operation->fail(broken_->kind, broken_->peer, "given up: " + broken_->message);
+  } else {
     break_with(entry.operation->failure());
   }
 }
@@ -291,6 +298,12 @@ Status Collectives::wait(Handle handle, Instant deadline) {
     advance();
     if (is_over(handle)) break;
     fabric_.progress(next_deadline());
+  }
+  // Who leaves with its last words unsaid would be blamed for what it only noticed.
+  const Instant leave = fabric_.now() + kFarewellMost;
+  while (!saying_.empty()) {
+    std::erase_if(saying_, [&](Ticket ticket) { return !fabric_.poll(ticket).pending(); });
+    if (saying_.empty() || !fabric_.progress(leave)) break;
   }
   const Operation& operation = *found->second.operation;
   const Status status =
