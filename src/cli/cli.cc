@@ -1,11 +1,15 @@
 #include "cli/cli.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <new>
 
+#include "base/lost_worker.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cluster/worker_error.h"
+#include "cluster/worker_place.h"
 #include "starling/data.h"
 #include "starling/error.h"
 
@@ -39,11 +43,26 @@ int run_command(const Arguments& arguments, const Environment& environment) {
   return kExitDone;
 }
 
+// Whether there was a launcher that now has it.
+bool tell_launcher(const ErrorText& failure) {
+  try {
+    const auto place =
+        WorkerPlace::find([](const char* name) -> const char* { return std::getenv(name); });
+    return place && place->errors >= 0 &&
+           send_worker_error(place->errors, {place->rank, failure.exit_code, failure.of_another,
+                                             failure.message, failure.hint});
+  } catch (const Error&) {
+    return false;  // the environment is what is wrong
+  }
+}
+
 }  // namespace
 
 ErrorText error_text(std::exception_ptr exception) {
   try {
     std::rethrow_exception(exception);
+  } catch (const LostWorker& error) {
+    return {error.what(), error.hint(), error.exit_code(), true};
   } catch (const Error& error) {
     return {error.what(), error.hint(), error.exit_code()};
   } catch (const std::bad_alloc&) {
@@ -66,6 +85,7 @@ int starling_main(int argc, char** argv) {
   } catch (...) {
     const ErrorText failure = error_text(std::current_exception());
     std::fflush(stdout);
+    if (tell_launcher(failure)) return failure.exit_code;
     std::fprintf(stderr, "error: %s\nhint: %s\n", failure.message.c_str(), failure.hint.c_str());
     return failure.exit_code;
   }

@@ -1,5 +1,6 @@
 // The starling command. Errors are caught here and nowhere else: they are printed as `error: …` and
-// `hint: …` on standard error. Only src/cli reads the environment, handles signals and exits.
+// `hint: …` on standard error; a worker tells them its launcher, which prints for all. Only src/cli
+// reads the environment, handles signals and exits.
 #pragma once
 
 #include <exception>
@@ -19,6 +20,7 @@ struct ErrorText {
   std::string message;
   std::string hint;
   int exit_code = 1;
+  bool of_another = false;  // another worker failed first
 };
 ErrorText error_text(std::exception_ptr exception);
 

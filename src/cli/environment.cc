@@ -35,6 +35,7 @@ Environment read_environment(const Variable& variable) {
     environment.cache = std::filesystem::path(text("HOME")) / ".cache" / "starling";
   }
   environment.is_worker = !text("STARLING_RANK").empty();
+  environment.is_follower = environment.is_worker && text("STARLING_RANK") != "0";
   environment.color = text("NO_COLOR").empty() && text("TERM") != "dumb";
   // The first of these that is set decides.
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {

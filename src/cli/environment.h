@@ -14,6 +14,7 @@ struct Environment {
   bool color = true;            // colours are welcome on a terminal
   bool unicode = false;         // the locale is UTF-8
   bool is_worker = false;       // started by a launcher
+  bool is_follower = false;     // a worker that is not the chief
 };
 
 using Variable = std::function<const char*(const char* name)>;  // null when it is not set

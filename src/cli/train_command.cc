@@ -48,6 +48,7 @@ void print_summary(const RunResult& result) {
 }  // namespace
 
 int train_command(const Arguments& arguments, const Environment& environment) {
+  const StopSignalsWait until_handled;
   const Job job = load_job(arguments.target, arguments.settings);
   const bool is_worker = environment.is_worker;
   if (job.workers > 1 && !is_worker) {
@@ -56,7 +57,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .lanes = static_cast<int>(job.lanes),
                    .fabric = job.strategy.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm});
   }
-  handle_stop_signals();
+  handle_stop_signals(!environment.is_follower);
   RunOptions options;
   options.folder = arguments.run_dir;
   options.resume = arguments.resume;

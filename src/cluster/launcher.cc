@@ -13,11 +13,16 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
 
+#include "cluster/core_plan.h"
+#include "cluster/guardian.h"
+#include "cluster/worker_error.h"
 #include "fabric/shm/shm_fabric.h"
 #include "fabric/tcp/socket.h"
 #include "starling/error.h"
@@ -27,50 +32,77 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long workers have to end by themselves after one has died.
-constexpr std::chrono::seconds kGrace{3};
+// How long workers have to end by themselves after one has failed, or after a second signal.
+constexpr std::chrono::seconds kGrace{1};
 
-std::vector<int> available_cpus() {
-  cpu_set_t set;
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+// A pipe of this process, closed on exec.
+struct Pipe {
+  Socket read_end, write_end;
+
+  explicit Pipe(const char* what) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0)
+      throw run_error(fmt::format("no pipe for {}: {}", what, std::strerror(errno)),
+                      "raise the limit of open files (ulimit -n), or use fewer workers");
+    read_end = Socket(ends[0]);
+    write_end = Socket(ends[1]);
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
   }
-  return cpus;
-}
+};
+
+// Signals that ask a job to stop, kept for the launcher to read.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+    sigprocmask(SIG_BLOCK, &signals, &before_);
+    descriptor_ = Socket(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  ~StopSignals() { restore(); }
+
+  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  int fd() const { return descriptor_.fd(); }
+  // How many have come.
+  int take() const {
+    int count = 0;
+    for (signalfd_siginfo info; read(fd(), &info, sizeof info) == sizeof info;) ++count;
+    return count;
+  }
+
+ private:
+  sigset_t before_;
+  Socket descriptor_;
+};
 
 class Launch {
  public:
   explicit Launch(const LaunchOptions& options) : options_(options), cpus_(available_cpus()) {
     if (options.fabric == FabricKind::kShm) {
       segment_.emplace(ShmFabric::make_segment({.world = options.workers}));
-    } else {
-      for (int i = 0; i < options.workers; ++i) listeners_.emplace_back();
-      if (getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
-        throw run_error("the system gives no random numbers", "use fabric = \"shm\"");
+      return;
     }
-    sigemptyset(&signals_);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals_, signal);
-    sigprocmask(SIG_BLOCK, &signals_, &old_signals_);
-    signal_fd_ = Socket(signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
+    std::vector<uint16_t> ports = WorkerPlace::find_ports(
+        [](const char* name) -> const char* { return std::getenv(name); }, options.workers);
+    ports.resize(static_cast<size_t>(options.workers));  // 0: any that is free
+    for (const uint16_t port : ports) listeners_.emplace_back(TcpAddress{.port = port});
+    if (getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
+      throw run_error("the system gives no random numbers", "use fabric = \"shm\"");
   }
 
   ~Launch() {
-    for (const Worker& worker : workers_) {
-      if (worker.running) kill(-worker.process, SIGKILL);
-    }
+    signal_all(SIGKILL);
     for (const Worker& worker : workers_) {
       if (worker.running) waitpid(worker.process, nullptr, 0);
     }
-    sigprocmask(SIG_SETMASK, &old_signals_, nullptr);
   }
 
   int run() {
     for (int rank = 0; rank < options_.workers; ++rank) start(rank);
     while (running() > 0) turn();
     for (Worker& worker : workers_) drain(worker, true);
-    return failed_ ? *failed_ : workers_[0].code;
+    return conclude();
   }
 
  private:
@@ -79,7 +111,7 @@ class Launch {
     Socket pidfd, output;
     std::string line;  // not yet ended
     bool running = false;
-    bool given_up = false;  // killed here, which has been said
+    bool given_up = false;  // killed here
     int code = 0;
   };
 
@@ -90,7 +122,10 @@ class Launch {
   }
 
   WorkerPlace place(int rank) const {
-    WorkerPlace place{.rank = rank, .workers = options_.workers, .fabric = options_.fabric};
+    WorkerPlace place{.rank = rank,
+                      .workers = options_.workers,
+                      .fabric = options_.fabric,
+                      .errors = errors_pipe_.write_end.fd()};
     if (segment_) {
       place.descriptor = segment_->fd();
     } else {
@@ -102,27 +137,21 @@ class Launch {
   }
 
   void start(int rank) {
-    int ends[2] = {-1, -1};
-    if (rank > 0 && pipe2(ends, O_CLOEXEC) != 0)
-      throw run_error(fmt::format("no pipe for worker {}: {}", rank, std::strerror(errno)),
-                      "raise the limit of open files (ulimit -n), or use fewer workers");
+    std::optional<Pipe> output;
+    if (rank > 0) output.emplace("the output of a worker");
     const pid_t launcher = getpid();
     const pid_t process = fork();
     if (process < 0) {
       throw run_error(fmt::format("worker {} can't be started: {}", rank, std::strerror(errno)),
                       "raise the limit of processes (ulimit -u), or use fewer workers");
     }
-    if (process == 0) become_worker(rank, launcher, ends[1]);
-    setpgid(process, process);  // here too: whichever comes first, it is a group before any kill
+    if (process == 0) become_worker(rank, launcher, output ? output->write_end.fd() : -1);
+    setpgid(process, guardian_.group());  // here too: whichever comes first, before any signal
     Worker worker;
     worker.process = process;
     worker.pidfd = Socket(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
     worker.running = true;
-    if (rank > 0) {
-      close(ends[1]);
-      fcntl(ends[0], F_SETFL, O_NONBLOCK);
-      worker.output = Socket(ends[0]);
-    }
+    if (output) worker.output = std::move(output->read_end);
     workers_.push_back(std::move(worker));
   }
 
@@ -130,15 +159,15 @@ class Launch {
   [[noreturn]] void become_worker(int rank, pid_t launcher, int output) const {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);  // it died before that
-    setpgid(0, 0);  // Ctrl-C reaches the launcher alone, which passes it on once
-    sigprocmask(SIG_SETMASK, &old_signals_, nullptr);
+    setpgid(0, guardian_.group());  // Ctrl-C reaches the launcher alone, which passes it on once
+    signals_.restore();
     if (output >= 0) {
       dup2(output, STDOUT_FILENO);
       dup2(output, STDERR_FILENO);
     }
     pin(rank);
     const WorkerPlace own = place(rank);
-    fcntl(own.descriptor, F_SETFD, 0);
+    for (const int kept : {own.descriptor, own.errors}) fcntl(kept, F_SETFD, 0);
     for (const auto& [name, value] : own.variables()) setenv(name.c_str(), value.c_str(), 1);
     std::vector<char*> arguments;
     for (const std::string& word : options_.command)
@@ -154,21 +183,18 @@ class Launch {
     _exit(2);
   }
 
-  // Neighbouring cores for the lanes of a worker, and others for the next; when there are too few,
-  // all workers may use all.
   void pin(int rank) const {
-    const int cores = static_cast<int>(cpus_.size());
-    const int each = options_.lanes > 0 ? options_.lanes : std::max(1, cores / options_.workers);
-    if (each * options_.workers > cores) return;
+    const std::vector<int> own = place_worker(cpus_, options_.workers, options_.lanes, rank);
+    if (own.empty()) return;
     cpu_set_t set;
     CPU_ZERO(&set);
-    for (int i = 0; i < each; ++i) CPU_SET(cpus_[static_cast<size_t>(rank * each + i)], &set);
+    for (const int cpu : own) CPU_SET(cpu, &set);
     sched_setaffinity(0, sizeof set, &set);
   }
 
   // Waits for something to happen, and does what it asks for.
   void turn() {
-    std::vector<pollfd> polled{{signal_fd_.fd(), POLLIN, 0}};
+    std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
     for (const Worker& worker : workers_) {
       polled.push_back({worker.running ? worker.pidfd.fd() : -1, POLLIN, 0});
       polled.push_back({worker.output ? worker.output.fd() : -1, POLLIN, 0});
@@ -188,27 +214,47 @@ class Launch {
     if (kill_at_ && Clock::now() >= *kill_at_) give_up();
   }
 
-  void kill_all(int signal) {
-    for (const Worker& worker : workers_) {
-      if (worker.running) kill(-worker.process, signal);  // and what it has started itself
+  // To all that run, and what they have started themselves, once to each.
+  void signal_all(int signal) const {
+    guardian_.signal_group(signal);
+    for (const Worker& worker : workers_) {  // one may have left for a group of its own
+      if (worker.running && getpgid(worker.process) != guardian_.group())
+        kill(worker.process, signal);
     }
   }
 
   // The workers that have not ended by themselves.
   void give_up() {
     kill_at_.reset();
+    take_errors();
+    // With a known cause, this worker had perhaps not come to see it yet: it is not at fault.
+    const bool has_cause = std::any_of(errors_.begin(), errors_.end(),
+                                       [](const WorkerError& error) { return !error.of_another; });
     for (size_t rank = 0; rank < workers_.size(); ++rank) {
       if (!workers_[rank].running) continue;
-      say(fmt::format("error: worker {} has not ended {} s after another failed: it is killed",
-                      rank, kGrace.count()));
       workers_[rank].given_up = true;
+      if (!has_cause)
+        say(fmt::format("error: worker {} has not ended {} s after {}: it is killed", rank,
+                        kGrace.count(), failed_ ? "another failed" : "a second signal"));
     }
-    kill_all(SIGKILL);
+    signal_all(SIGKILL);
   }
 
   void pass_signals_on() {
-    signalfd_siginfo info;
-    while (read(signal_fd_.fd(), &info, sizeof info) == sizeof info) kill_all(SIGTERM);
+    for (int left = signals_.take(); left > 0; --left) {
+      signal_all(SIGTERM);
+      if (stopping_) kill_soon();
+      stopping_ = true;
+    }
+  }
+
+  void kill_soon() {
+    if (!kill_at_) kill_at_ = Clock::now() + kGrace;
+  }
+
+  void take_errors() {
+    for (WorkerError& error : receive_worker_errors(errors_pipe_.read_end.fd()))
+      errors_.push_back(std::move(error));
   }
 
   void reap(int rank) {
@@ -217,17 +263,36 @@ class Launch {
     if (waitpid(worker.process, &status, WNOHANG) != worker.process) return;
     worker.running = false;
     drain(worker, false);
+    take_errors();
     if (segment_) ShmFabric::mark_gone_in(*segment_, rank);
-    const bool killed = WIFSIGNALED(status);
-    worker.code = killed ? 1 : WEXITSTATUS(status);
-    if (killed && !worker.given_up) {
-      say(fmt::format("error: worker {} was ended by signal {} ({})", rank, WTERMSIG(status),
-                      strsignal(WTERMSIG(status))));
-    }
+    worker.code =
+        WIFSIGNALED(status) ? code_of_signal(rank, WTERMSIG(status)) : WEXITSTATUS(status);
     if (worker.code == 0) return;
     if (!failed_) failed_ = worker.code;
-    // A worker that was asked to stop ends with "resume me": the others may be saving still.
-    if (worker.code != EX_TEMPFAIL && !kill_at_) kill_at_ = Clock::now() + kGrace;
+    // A worker that was asked to stop ends with "resume me", or of the signal: the others may be
+    // saving still.
+    if (worker.code != EX_TEMPFAIL && !(stopping_ && worker.code == 128 + SIGTERM)) kill_soon();
+  }
+
+  int code_of_signal(int rank, int signal) const {
+    if (workers_[static_cast<size_t>(rank)].given_up) return 1;
+    if (stopping_ && signal == SIGTERM) return 128 + signal;  // as was asked for
+    say(fmt::format(
+        "error: worker {} was ended by signal {} ({})\nhint: {}a run with checkpoints "
+        "goes on with --resume",
+        rank, signal, strsignal(signal),
+        signal == SIGKILL ? "if nobody killed it, memory has run out (see dmesg); " : ""));
+    return 1;
+  }
+
+  // Says what went wrong; the exit code.
+  int conclude() {
+    take_errors();
+    const std::vector<WorkerError> errors = errors_to_tell(std::move(errors_));
+    for (const WorkerError& error : errors)
+      say(fmt::format("error: {}\nhint: {}", error.message, error.hint));
+    if (!errors.empty() && !errors[0].of_another) return errors[0].exit_code;
+    return failed_ ? *failed_ : workers_[0].code;
   }
 
   // Whole lines of what the worker has written; all of it at the `end`.
@@ -251,17 +316,24 @@ class Launch {
     say(fmt::format("[worker {}] {}", &worker - workers_.data(), line));
   }
 
-  static void say(const std::string& line) { fmt::print(stderr, "{}\n", line); }
+  // On a terminal the chief's progress bar may stand in the line: it is drawn anew after this one.
+  void say(const std::string& line) const {
+    fmt::print(stderr, "{}{}\n", terminal_ ? "\r\x1b[K" : "", line);
+  }
 
   const LaunchOptions& options_;
-  const std::vector<int> cpus_;
+  const std::vector<Cpu> cpus_;
+  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  const StopSignals signals_;
+  const Guardian guardian_;
+  const Pipe errors_pipe_{"the errors of workers"};
   std::optional<SharedSegment> segment_;
   std::vector<TcpListener> listeners_;
   JobToken token_{};
-  sigset_t signals_, old_signals_;
-  Socket signal_fd_;
   std::vector<Worker> workers_;
-  std::optional<int> failed_;
+  std::vector<WorkerError> errors_;
+  std::optional<int> failed_;  // the code of the first that did
+  bool stopping_ = false;      // all were asked to
   std::optional<Clock::time_point> kill_at_;
 };
 

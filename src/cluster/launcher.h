@@ -3,9 +3,10 @@
 //
 // Worker 0, the chief, has the launcher's own output; each line of the others is written to
 // standard error behind "[worker 2] ". SIGINT and SIGTERM to the launcher go to all workers as
-// SIGTERM. When a worker dies, the others are told at once; those that have not ended after a few
-// seconds are killed. Workers die with the launcher, however it dies, and the memory that they
-// share has no name: nothing is left behind.
+// SIGTERM. When a worker fails, the others are told at once; those that have not ended a second
+// later, or after a second signal, are killed. Workers and all that they start die with the
+// launcher, however it dies (guardian.h), and the memory that they share has no name: nothing is
+// left behind.
 #pragma once
 
 #include <string>
@@ -22,8 +23,10 @@ struct LaunchOptions {
   FabricKind fabric = FabricKind::kShm;
 };
 
-// Blocks until all workers have ended. Returns the exit code of the first that failed (1 for one
-// that was killed, after saying so), else the chief's. Throws Error when they can't be started.
+// Blocks until all workers have ended, and says what they told it (worker_error.h). Returns the
+// exit code of the cause: of the first that failed by itself, 1 for one that was killed, 143 for
+// one that was asked to stop and left that to the system; else the chief's. Throws Error when they
+// can't be started.
 int launch(const LaunchOptions& options);
 
 }  // namespace starling

@@ -17,6 +17,7 @@ constexpr const char* kFabric = "STARLING_FABRIC";
 constexpr const char* kDescriptor = "STARLING_FD";
 constexpr const char* kPorts = "STARLING_PORTS";
 constexpr const char* kToken = "STARLING_TOKEN";
+constexpr const char* kErrors = "STARLING_ERRORS_FD";
 
 Error bad(const char* name, const std::string& value) {
   return input_error(fmt::format("{} = \"{}\" in the environment makes no sense", name, value),
@@ -75,6 +76,7 @@ std::vector<std::pair<std::string, std::string>> WorkerPlace::variables() const 
     result.emplace_back(kPorts, fmt::format("{}", fmt::join(ports, ",")));
     result.emplace_back(kToken, to_hex(token));
   }
+  if (errors >= 0) result.emplace_back(kErrors, fmt::format("{}", errors));
   return result;
 }
 
@@ -84,6 +86,8 @@ std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
   place.workers = number(kWorkers, lookup(kWorkers), 1, 1024);
   place.rank = number(kRank, lookup(kRank), 0, place.workers - 1);
   place.descriptor = number(kDescriptor, lookup(kDescriptor), 0, 1 << 20);
+  if (const char* const errors = lookup(kErrors))
+    place.errors = number(kErrors, errors, 0, 1 << 20);
   const char* const fabric = lookup(kFabric);
   if (fabric == nullptr) throw bad(kFabric, "");
   if (std::strcmp(fabric, "tcp") == 0) {
@@ -96,6 +100,19 @@ std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
     throw bad(kFabric, fabric);
   }
   return place;
+}
+
+std::vector<uint16_t> WorkerPlace::find_ports(const Lookup& lookup, int workers) {
+  const char* const text = lookup(kPorts);
+  // Those of a worker that has become a launcher itself are in use.
+  if (text == nullptr || *text == '\0' || lookup(kRank) != nullptr) return {};
+  std::vector<uint16_t> ports = ports_of(text);
+  if (ports.size() != static_cast<size_t>(workers)) {
+    throw input_error(fmt::format("{} = \"{}\" in the environment: {} ports for {} workers", kPorts,
+                                  text, ports.size(), workers),
+                      "give one for each worker, as 29500,29501; or none, for any that are free");
+  }
+  return ports;
 }
 
 }  // namespace starling

@@ -21,6 +21,7 @@ struct WorkerPlace {
   int descriptor = -1;          // shm: the world's segment; tcp: this worker's listening socket
   std::vector<uint16_t> ports;  // tcp: by rank, on loopback
   JobToken token{};             // tcp: proves that a connection is of this job
+  int errors = -1;              // the pipe for worker_error.h; −1: nobody listens
 
   // As variables of the environment: STARLING_RANK and others.
   std::vector<std::pair<std::string, std::string>> variables() const;
@@ -29,6 +30,10 @@ struct WorkerPlace {
   // no sense.
   using Lookup = std::function<const char*(const char* name)>;
   static std::optional<WorkerPlace> find(const Lookup& lookup);
+
+  // For a launcher: the ports that its user wants, by rank; none: any that are free. Throws Error
+  // when they are not one for each worker.
+  static std::vector<uint16_t> find_ports(const Lookup& lookup, int workers);
 };
 
 }  // namespace starling

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/lost_worker.h"
 #include "fabric/tcp/tcp_fabric.h"
 #include "starling/error.h"
 
@@ -57,11 +58,20 @@ World::World(const WorkerPlace& place) : place_(place) {
       CollectiveOptions{.timeout = timeout()});
 }
 
+void World::require_shards(int shards) const {
+  if (workers() <= shards) return;
+  throw input_error(
+      fmt::format("{} workers for {} shards: some would have none", workers(), shards),
+      fmt::format("use --workers {} or less, or set shards to {} or more (which changes the "
+                  "numbers)",
+                  shards, workers()));
+}
+
 void World::wait(const char* what, Collectives::Handle handle) {
   const Status status = collectives_->wait(handle);
   if (status) return;
-  throw run_error(fmt::format("{}, worker {}: {}", what, rank(), status.failure().message),
-                  "see what the lost worker said; --resume goes on from the last checkpoint");
+  throw LostWorker(fmt::format("{}, worker {}: {}", what, rank(), status.failure().message),
+                   "see what the lost worker said; --resume goes on from the last checkpoint");
 }
 
 void World::barrier(const char* what) {

@@ -29,6 +29,9 @@ class World {
   bool shares_memory() const { return shm_ != nullptr; }
   std::chrono::nanoseconds timeout() const { return std::chrono::seconds(60); }
 
+  // Throws Error when there are fewer shards in a batch than workers.
+  void require_shards(int shards) const;
+
   // Null in a world of one.
   Fabric* fabric() { return fabric_.get(); }
   ShmFabric* shm() { return shm_; }

@@ -9,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "base/isa.h"
 #include "base/read_file.h"
+#include "cluster/world.h"
 #include "job/job_build.h"
 #include "job/run_folder.h"
 #include "observe/curves.h"
@@ -101,6 +102,7 @@ class Run {
 
  private:
   void check(const TrainerOptions& settings) const {
+    options_.cluster.world().require_shards(static_cast<int>(job_.shards));
     if (const auto& stopping = job_.training.early_stopping) {
       check_watched("training.early_stopping.value", stopping->value, settings, model_,
                     static_cast<bool>(data_.validation));

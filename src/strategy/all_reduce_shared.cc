@@ -1,5 +1,7 @@
 #include "strategy/all_reduce_shared.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace starling {
@@ -65,7 +67,10 @@ Status AllReduceShared::meet() {
   const Instant begin = fabric.now();
   Status met = fabric.barrier().pass(begin + world_.timeout());
   waiting_ += std::chrono::duration<double>(fabric.now() - begin).count();
-  return met;
+  if (met) return met;
+  return Failure{met.failure().kind, met.failure().peer,
+                 fmt::format("{}, {} bytes of gradient", met.failure().message,
+                             space_.total_floats() * sizeof(float))};
 }
 
 Status AllReduceShared::exchange(const StepSize& step, bool& stop) {

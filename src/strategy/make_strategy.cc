@@ -56,13 +56,7 @@ std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& w
                                         const std::vector<StepSize>& steps) {
   const std::string name =
       options.name.empty() ? (world.workers() == 1 ? "single" : "all_reduce") : options.name;
-  if (world.workers() > executor.options().shards) {
-    throw input_error(fmt::format("{} workers for {} shards: some would have none", world.workers(),
-                                  executor.options().shards),
-                      fmt::format("use --workers {} or less, or set shards to {} or more (which "
-                                  "changes the numbers)",
-                                  executor.options().shards, world.workers()));
-  }
+  world.require_shards(executor.options().shards);
   for (const Entry& entry : kStrategies) {
     if (name == entry.name) return entry.make({options, world, executor, space, steps});
   }

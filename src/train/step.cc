@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "base/lost_worker.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -134,9 +135,9 @@ void TrainStep::check_samples() {
 
 void TrainStep::require(const Status& status) const {
   if (status) return;
-  throw run_error(fmt::format("{} step {}, worker {}: {}", strategy_.name(), state_.step + 1,
-                              strategy_.rank(), status.failure().message),
-                  "--resume goes on from the last checkpoint, with the same bits");
+  throw LostWorker(fmt::format("{} step {}, worker {}: {}", strategy_.name(), state_.step + 1,
+                               strategy_.rank(), status.failure().message),
+                   "--resume goes on from the last checkpoint, with the same bits");
 }
 
 double TrainStep::sum_gradients() {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/lost_worker.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -174,12 +175,12 @@ class Meeting {
     if (guest.peer < 0) return;
     const std::string at = options_.addresses[static_cast<size_t>(guest.peer)].text();
     if (error == 0 || error == ECONNRESET || error == EPIPE) {
-      throw run_error(
+      throw LostWorker(
           fmt::format("worker {} at {} refused worker {}: it ended, or is of another job",
                       guest.peer, at, rank()),
           "look for what it says; the workers of a job are started by one launcher");
     }
-    throw run_error(
+    throw LostWorker(
         fmt::format("worker {} at {} can't be reached: {}", guest.peer, at, std::strerror(error)),
         "look for what it says; it may have ended before the others came");
   }
@@ -198,9 +199,9 @@ class Meeting {
         missing.push_back(peer);
       }
     }
-    throw run_error(fmt::format("worker {} waited {} ms for the others; missing: {}", rank(),
-                                options_.deadline.count(), fmt::join(missing, ", ")),
-                    "look for what those workers say");
+    throw LostWorker(fmt::format("worker {} waited {} ms for the others; missing: {}", rank(),
+                                 options_.deadline.count(), fmt::join(missing, ", ")),
+                     "look for what those workers say");
   }
 
   const TcpListener& listener_;

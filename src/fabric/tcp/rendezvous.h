@@ -22,7 +22,7 @@ struct RendezvousOptions {
 };
 
 // The connections to each rank, `connections_per_peer` each, none to oneself. Blocks at most to the
-// deadline; throws Error (run_error) that names who is missing or refused this rank, and why.
+// deadline; throws Error that names who is missing or refused this rank, and why.
 std::vector<std::vector<Socket>> rendezvous(const TcpListener& listener,
                                             const RendezvousOptions& options);
 

@@ -1,0 +1,18 @@
+// LostWorker: the Error of a worker that can't go on because another was lost. What the other said
+// is the cause; this is told where it said nothing.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "starling/error.h"
+
+namespace starling {
+
+class LostWorker : public Error {
+ public:
+  LostWorker(const std::string& message, std::string hint)
+      : Error(Cause::kRun, message, std::move(hint)) {}
+};
+
+}  // namespace starling
