@@ -3,13 +3,16 @@
 // (process.h), so that it can't end before the signal.
 #include "cluster/worker_place.h"
 #include "fabric/shm/shm_fabric.h"
+#include "fabric/tcp/socket.h"
 #include "workers_testing.h"
 
 namespace starling {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using Words = std::vector<std::string>;
 
 constexpr int kEpochs = 60;  // a page of lines is about 40
@@ -79,8 +82,14 @@ class WorkersFault : public WorkersTest {
     workers.at(rank).signal(SIGKILL);
     EXPECT_EQ(end_of(process), 1);
     EXPECT_THAT(process.error(),
-                AllOf(HasSubstr(fmt::format("error: worker {} was ended by signal 9", rank)),
-                      HasSubstr("all_reduce step ")));
+                HasSubstr(fmt::format("error: worker {} was ended by signal 9", rank)));
+    for (int other = 0; other < 3; ++other) {
+      if (other == rank) continue;
+      EXPECT_THAT(process.error(),
+                  ContainsRegex(fmt::format("error: all_reduce step [0-9]+, worker {}: [a-z_]+ "
+                                            "[^\n]* peer {} [^\n]* bytes",
+                                            other, rank)));
+    }
     expect_nothing_left(workers);
     expect_resumes(run, rank == 0 ? 4 : 2, fabric);
   }
@@ -130,52 +139,176 @@ TEST_F(WorkersFault, SignalsToTheLauncherSaveACheckpoint) {
     EXPECT_EQ(end_of(process), 75) << process.error();
     EXPECT_THAT(process.error(), HasSubstr("checkpoint is saved"));
     EXPECT_THAT(process.error(), Not(HasSubstr("error:")));
+    EXPECT_EQ(count(process.error(), "stopping: saving"), 1);
+    EXPECT_THAT(process.error(), Not(HasSubstr("[worker ")));
     expect_nothing_left(workers);
     EXPECT_EQ(report(fabric).at("stopped_by"), "signal");
     expect_resumes(fabric, 7, fabric);
   }
 }
 
-TEST_F(WorkersFault, MoreWorkersThanShardsAreRefused) {
+// As soon as the workers are there, which can't handle signals yet.
+TEST_F(WorkersFault, ASignalAtTheStartSavesACheckpointToo) {
   for (const char* fabric : {"shm", "tcp"}) {
-    EXPECT_THAT(refused(2, {"train", "mlp.toml", "--workers", "5", "--set", "shards=4", "--set",
-                            fmt::format("strategy.fabric={}", fabric)}),
-                AllOf(HasSubstr("5 workers for 4 shards"), HasSubstr("use --workers 4 or less")));
-    EXPECT_FALSE(exists("runs/mlp/report.json"));
+    SCOPED_TRACE(fabric);
+    Process process = start(train(fabric, 3, fabric));
+    const auto workers = wait_for_workers(process, 3);
+    process.signal(SIGTERM);
+    EXPECT_EQ(end_of(process), 75) << process.error();
+    EXPECT_EQ(count(process.error(), "stopping: saving"), 1);
+    EXPECT_THAT(process.error(), AllOf(HasSubstr("checkpoint is saved"), Not(HasSubstr("error:"))));
+    expect_nothing_left(workers);
+    expect_resumes(fabric, 2, fabric);
   }
+}
+
+// Ctrl-C goes to all of the terminal's foreground group.
+TEST_F(WorkersFault, CtrlCSavesOneCheckpointAndASecondEndsAllAtOnce) {
+  for (const bool twice : {false, true}) {
+    const std::string run = twice ? "twice" : "once";
+    SCOPED_TRACE(run);
+    Words words = train(run, 3, "shm");
+    words.insert(words.begin(), {"/usr/bin/setsid", STARLING_COMMAND});
+    Process process(words, {.folder = folder_.string()});
+    const auto workers = midway(process, run);
+    ASSERT_EQ(workers.size(), 3u);
+    if (twice) {
+      for (const auto& [rank, worker] : workers) worker.signal(SIGSTOP);  // none ends by itself
+      process.signal(SIGTERM);  // another one: the same would count once
+    }
+    kill(-process.id(), SIGINT);
+    EXPECT_EQ(end_of(process), twice ? 1 : 75) << process.error();
+    EXPECT_EQ(count(process.error(), "s after a second signal: it is killed"), twice ? 3 : 0);
+    expect_nothing_left(workers);
+    expect_resumes(run, 2, "shm");
+  }
+}
+
+TEST_F(WorkersFault, WhatIsWrongWithTheJobIsToldOnce) {
+  const auto refuse = [this](int code, const Words& settings) {
+    Words words = {"train", "mlp.toml", "--workers", "3"};
+    words.insert(words.end(), settings.begin(), settings.end());
+    const std::string error = refused(code, words);
+    expect_told_once(error);
+    return error;
+  };
+  for (const char* fabric : {"strategy.fabric=shm", "strategy.fabric=tcp"}) {
+    SCOPED_TRACE(fabric);
+    EXPECT_THAT(refuse(2, {"--set", fabric, "--set", "shards=2"}),
+                AllOf(HasSubstr("3 workers for 2 shards"), HasSubstr("use --workers 2 or less")));
+    // By all before the run, ...
+    EXPECT_THAT(refuse(2, {"--set", fabric, "--set", "training.save_best.value=val_joy"}),
+                HasSubstr("val_joy"));
+    EXPECT_FALSE(exists("runs"));
+    // ... by the chief alone, ...
+    write("file", "");
+    EXPECT_THAT(refuse(2, {"--set", fabric, "--run-dir", "file/run"}), HasSubstr("file"));
+    // ... and in the middle of it.
+    EXPECT_THAT(refuse(1, {"--set", fabric, "--set", "optimizer.learning_rate=1e30", "--set",
+                           "optimizer.name=sgd", "--run-dir", fabric}),
+                HasSubstr("not finite"));
+  }
+  write("bad.toml", read("mlp.toml") + "\n[nonsense]\n");
+  expect_told_once(refused(2, {"train", "bad.toml", "--workers", "3"}));
+}
+
+TEST_F(WorkersFault, BadDataAreToldOnce) {
+  const std::string job = read("mlp.toml");
+  write("npy.toml", std::string(job).replace(job.find("source = \"synthetic\""), 20,
+                                             "source = \"npy\"\ntrain_features = \"x.npy\"\n"
+                                             "train_labels = \"y.npy\"\n"));
+  const std::string error = refused(2, {"train", "npy.toml", "--workers", "3"});
+  expect_told_once(error);
+  EXPECT_THAT(error, HasSubstr(".npy: there is no such file"));
+}
+
+// Shared memory is refused in words: in the launcher, and later in the workers.
+TEST_F(WorkersFault, NoRoomForSharedMemoryIsToldOnceWithTheFix) {
+  for (const char* limit : {"--fsize=1000000", "--fsize=2000000"}) {
+    SCOPED_TRACE(limit);
+    Process process({"/usr/bin/prlimit", limit, STARLING_COMMAND, "train", "mlp.toml", "--workers",
+                     "3", "--lanes", "1", "--set", "model.layers.0.units=9000"},
+                    {.folder = folder_.string()});
+    EXPECT_EQ(end_of(process), 1) << process.error();
+    expect_told_once(process.error());
+    EXPECT_THAT(process.error(), AllOf(HasSubstr("MiB of shared memory: files are limited to "),
+                                       HasSubstr("hint: lift the limit with `ulimit -f")));
+    expect_nothing_left({});
+  }
+}
+
+TEST_F(WorkersFault, APortInUseIsToldWithTheFix) {
+  const TcpListener taken;
+  const auto run_with = [&](const std::string& variable) {
+    Process process(
+        {STARLING_COMMAND, "train", "mlp.toml", "--workers", "2", "--set", "strategy.fabric=tcp"},
+        {.folder = folder_.string(), .variables = {variable}});
+    const int code = end_of(process);
+    if (code != 0) expect_told_once(process.error());
+    return std::pair(code, process.error());
+  };
+  uint16_t other = 0;  // that is free again
+  {
+    const TcpListener was_taken;
+    other = was_taken.address().port;
+  }
+  const auto [code, error] =
+      run_with(fmt::format("STARLING_PORTS={},{}", other, taken.address().port));
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(error, AllOf(HasSubstr(fmt::format("can't listen on 127.0.0.1:{}: Address already in "
+                                                 "use",
+                                                 taken.address().port)),
+                           HasSubstr("another program has this port: choose another")));
+  EXPECT_EQ(run_with("STARLING_PORTS=1234").first, 2);
+  EXPECT_EQ(run_with("STARLING_PORTS=12,x").first, 2);
+  EXPECT_FALSE(exists("runs/mlp"));
 }
 
 // Two workers in one world, started by hand.
 class WorkersByHand : public WorkersFault {
  protected:
-  // The second with another job file, or other settings.
+  // The second with another job file, or other settings. Over shm, another size of what is shared
+  // is the first difference that is seen.
   void expect_refused(const std::string& job, const Words& settings,
-                      const std::string& difference) const {
-    SCOPED_TRACE(difference);
-    const SharedSegment segment = ShmFabric::make_segment({.world = 2});
-    const int descriptor = dup(segment.fd());  // unlike the first, a child inherits it
-    {
-      Process chief = worker(0, descriptor, "mlp.toml", {}),
-              other = worker(1, descriptor, job, settings);
-      for (Process* process : {&chief, &other}) {
-        EXPECT_EQ(end_of(*process), 2) << process->error();
-        EXPECT_THAT(process->error(),
-                    AllOf(HasSubstr("workers 0 and 1 have not the same"), HasSubstr(difference),
-                          HasSubstr("hint: start all workers with")));
+                      const std::string& difference_tcp, const std::string& difference_shm) const {
+    for (const FabricKind fabric : {FabricKind::kShm, FabricKind::kTcp}) {
+      const std::string difference = fabric == FabricKind::kShm ? difference_shm : difference_tcp;
+      SCOPED_TRACE(fmt::format("{} {}", fabric == FabricKind::kShm ? "shm" : "tcp", difference));
+      const SharedSegment segment = ShmFabric::make_segment({.world = 2});
+      const std::array<TcpListener, 2> listeners;
+      WorkerPlace place{.workers = 2, .fabric = fabric};
+      std::vector<WorkerPlace> places;
+      for (place.rank = 0; place.rank < 2; ++place.rank) {
+        place.ports.push_back(listeners[static_cast<size_t>(place.rank)].address().port);
+        // Unlike the first, a child inherits a second descriptor.
+        place.descriptor =
+            dup(fabric == FabricKind::kShm ? segment.fd()
+                                           : listeners[static_cast<size_t>(place.rank)].fd());
+        places.push_back(place);
       }
+      places[0].ports = places[1].ports;
+      {
+        Process chief = worker(places[0], "mlp.toml", {}), other = worker(places[1], job, settings);
+        for (Process* process : {&chief, &other}) {
+          EXPECT_EQ(end_of(*process), 2) << process->error();
+          EXPECT_THAT(process->error(),
+                      AllOf(HasSubstr("workers 0 and 1 have not the same"), HasSubstr(difference),
+                            HasSubstr("hint: start all workers with")));
+        }
+      }
+      for (const WorkerPlace& own : places) close(own.descriptor);
+      EXPECT_FALSE(exists("run/report.json"));
+      expect_nothing_left({});
     }
-    close(descriptor);
-    EXPECT_FALSE(exists("run/report.json"));
   }
 
  private:
-  Process worker(int rank, int descriptor, const std::string& job, const Words& settings) const {
+  Process worker(const WorkerPlace& place, const std::string& job, const Words& settings) const {
     Words words = {STARLING_COMMAND, "train",   job, "--run-dir", "run",
                    "--overwrite",    "--lanes", "1"};
     words.insert(words.end(), settings.begin(), settings.end());
     Process::Options options{.folder = folder_.string()};
-    for (const auto& [name, value] :
-         WorkerPlace{.rank = rank, .workers = 2, .descriptor = descriptor}.variables())
+    for (const auto& [name, value] : place.variables())
       options.variables.push_back(fmt::format("{}={}", name, value));
     return Process(words, options);
   }
@@ -183,13 +316,14 @@ class WorkersByHand : public WorkersFault {
 
 TEST_F(WorkersByHand, OfDifferentJobsRefuseOneAnother) {
   const auto refuse = [this](const char* setting, const char* difference) {
-    expect_refused("mlp.toml", {"--set", setting}, difference);
+    expect_refused("mlp.toml", {"--set", setting}, difference, difference);
   };
   refuse("seed=2", "\"seed 1\" against \"seed 2\"");
   refuse("training.batch=20", "\"batch 40\" against \"batch 20\"");
   refuse("training.epochs=3", "\"epochs 2\" against \"epochs 3\"");
   refuse("optimizer.learning_rate=0.5", "\"learning_rate 0.001\" against \"learning_rate 0.5\"");
-  refuse("optimizer.name=sgd", " bytes\" against ");
+  expect_refused("mlp.toml", {"--set", "optimizer.name=sgd"}, "\"optimizer \"adam\"\" against ",
+                 " bytes\" against ");
   refuse("isa=sse4", "against \"isa sse4\"");
 }
 
@@ -200,12 +334,12 @@ TEST_F(WorkersByHand, OfDifferentModelsRefuseOneAnother) {
     return std::string(job).replace(job.find("units = 24"), 10, units);
   };
   write("other.toml", with_units("units = 99"));
-  expect_refused("other.toml", {}, " bytes\" against ");
+  expect_refused("other.toml", {}, "against \"model ", " bytes\" against ");
   write("other.toml", job);
   write("mlp.toml", with_units("units = 99"));
-  expect_refused("other.toml", {}, " bytes\" against ");
+  expect_refused("other.toml", {}, "against \"model ", " bytes\" against ");
   write("mlp.toml", with_units("units = 23"));  // fills as many pages
-  expect_refused("other.toml", {}, "against \"model ");
+  expect_refused("other.toml", {}, "against \"model ", "against \"model ");
 }
 
 }  // namespace

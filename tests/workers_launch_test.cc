@@ -1,6 +1,9 @@
 // `starling launch`: programs of the user's own as workers.
 #include <sys/stat.h>
 
+#include <set>
+
+#include "cluster/core_plan.h"
 #include "workers_testing.h"
 
 namespace starling {
@@ -58,6 +61,80 @@ TEST_F(WorkersTest, WorkersThatGoOnAfterAFailureAreKilledWithAllTheyStarted) {
   EXPECT_EQ(ended.code, 7);
   EXPECT_THAT(ended.error, HasSubstr("worker 0 has not ended"));
   EXPECT_THAT(ended.output, Not(HasSubstr("never")));
+}
+
+// What runs until it is killed: reads from a pipe that nobody writes to.
+class WorkersThatStay : public WorkersTest {
+ protected:
+  void SetUp() override {
+    WorkersTest::SetUp();
+    ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  }
+
+  Process launch(const std::string& script) const {
+    return start({"launch", "-n", "2", "--", "/bin/sh", "-c", script});
+  }
+
+  // Processes by the numbers that stand alone on `lines` lines of standard error.
+  static std::vector<Watched> processes_on(Process& process, int lines) {
+    std::vector<Watched> found;
+    for (int line = 0; line < lines; ++line)
+      EXPECT_TRUE(process.wait_for_line(fmt::format("process {} ", line))) << process.error();
+    std::istringstream words(process.error());
+    for (std::string word; words >> word;) {
+      if (!word.starts_with("id=")) continue;
+      found.emplace_back(static_cast<pid_t>(std::stoi(word.substr(3))));
+    }
+    return found;
+  }
+};
+
+// The kernel tells a worker that its launcher is dead, but not what the worker has started.
+TEST_F(WorkersThatStay, AndAllTheyStartedEndWithTheLauncher) {
+  for (const int signal : {SIGKILL, SIGTERM}) {
+    SCOPED_TRACE(signal);
+    Process process = launch(
+        "/bin/sh -c 'echo process $STARLING_RANK id=$$ >&2; exec cat pipe' & cat pipe & wait");
+    const std::vector<Watched> started = processes_on(process, 2);
+    const auto workers = wait_for_workers(process, 2);
+    ASSERT_EQ(started.size(), 2u);
+    process.signal(signal);
+    EXPECT_EQ(process.wait(), 128 + signal);
+    for (const Watched& one : started) EXPECT_TRUE(one.ended_within(kSoon));
+    expect_nothing_left(workers);
+    EXPECT_THAT(process.error(), Not(HasSubstr("error:")));
+  }
+}
+
+TEST_F(WorkersThatStay, AreKilledAfterASecondSignal) {
+  Process process =
+      launch("trap '' TERM; echo process $STARLING_RANK >&2; while true; do cat pipe; done");
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_TRUE(process.wait_for_line(fmt::format("process {}", rank)));
+  const auto workers = wait_for_workers(process, 2);
+  process.signal(SIGTERM);
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(), 1);
+  EXPECT_EQ(count(process.error(), "has not ended 1 s after a second signal: it is killed"), 2);
+  expect_nothing_left(workers);
+}
+
+TEST_F(WorkersTest, EachHasCoresOfItsOwnWhenThereAreEnough) {
+  const size_t cores = available_cpus().size();
+  const auto cores_of = [this](const char* workers, const char* lanes) {
+    const Ended ended = done({"launch", "-n", workers, "--lanes", lanes, "--", "/bin/sh", "-c",
+                              "echo cores $(grep Cpus_allowed_list /proc/self/status) >&2"});
+    std::multiset<std::string> lists;
+    std::istringstream lines(ended.error);
+    for (std::string line; std::getline(lines, line);)
+      lists.insert(line.substr(line.find("cores")));
+    return lists;
+  };
+  const auto one_lane = cores_of("2", "1");
+  ASSERT_EQ(one_lane.size(), 2u);
+  EXPECT_EQ(one_lane.count(*one_lane.begin()), cores >= 2 ? 1u : 2u) << "apart where they can be";
+  const auto many = cores_of("3", "1000");
+  EXPECT_EQ(many.count(*many.begin()), 3u) << "anywhere where they can't";
 }
 
 }  // namespace

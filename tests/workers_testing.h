@@ -73,6 +73,20 @@ value = "val_accuracy"
             "--set", "training.epochs=2", "--set", "micro_batch=2"};
   }
 
+  // How often `text` has `word` in it.
+  static int count(const std::string& text, const std::string& word) {
+    int found = 0;
+    for (size_t at = 0; (at = text.find(word, at)) != std::string::npos; at += word.size()) ++found;
+    return found;
+  }
+
+  // Expects a run that failed for one cause to say so once, without the names of workers.
+  static void expect_told_once(const std::string& error) {
+    EXPECT_EQ(count(error, "error: "), 1) << error;
+    EXPECT_EQ(count(error, "hint: "), 1) << error;
+    EXPECT_EQ(count(error, "[worker "), 0) << error;
+  }
+
   // The workers of a launcher by rank.
   static std::map<int, Watched> workers_of(const Process& launcher) {
     std::map<int, Watched> workers;
@@ -87,6 +101,17 @@ value = "val_accuracy"
       }
     }
     return workers;
+  }
+
+  // Waits until a launcher has started so many.
+  static std::map<int, Watched> wait_for_workers(const Process& launcher, size_t count) {
+    const auto end = Process::Clock::now() + kSoon;
+    while (Process::Clock::now() < end) {
+      std::map<int, Watched> workers = workers_of(launcher);
+      if (workers.size() == count) return workers;
+    }
+    ADD_FAILURE() << "not so many workers were started in time";
+    return {};
   }
 
   static void expect_nothing_left(const std::map<int, Watched>& workers) {
