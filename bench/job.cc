@@ -73,8 +73,8 @@ Job::Job(const JobOptions& options, World& world)
                  .micro_batch =
                      options.micro_batch > 0 ? options.micro_batch : default_micro_batch(model_),
                  .precision = options.precision}),
-      strategy_(
-          make_strategy({}, world, executor_, state_.space, {static_cast<int64_t>(options.batch)})),
+      strategy_(make_strategy({}, world, executor_, state_.space,
+                              {StepSize::of_batch(static_cast<int64_t>(options.batch))})),
       step_(executor_, *strategy_, state_, optimizer_, NonFinite::kStop),
       samples_(options.batch),
       features_(make_features(options.batch, problem_)),
