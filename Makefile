@@ -28,7 +28,7 @@ test-long: build ## The longer tests: sanitizers, many seeds, fuzzing
 	@tools/install_packages long
 	@tools/test_long
 
-bench: build ## Measure against LibTorch (installs it)
+bench: build ## Measure against LibTorch, PyTorch DDP, Gloo and Open MPI (installs them)
 	@tools/install_packages bench
 	@bench/run
 

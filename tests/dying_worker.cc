@@ -106,7 +106,7 @@ Status by_messages(Fabric& fabric, const std::string& name) {
 // Call 1: before it takes part; later: when it has begun.
 Status in_shared_memory(World& world, int call) {
   const auto workers = static_cast<size_t>(world.workers());
-  const size_t state = AllReduceShared::bytes(world.workers());
+  const size_t state = SharedAllReduce::bytes(world.workers());
   const SharedSegment segment =
       world.share("test", state + (workers + 1) * kLength * sizeof(float));
   float* const floats = reinterpret_cast<float*>(segment.bytes().data() + state);
@@ -114,7 +114,7 @@ Status in_shared_memory(World& world, int call) {
   for (size_t rank = 0; rank < workers; ++rank) partials.push_back(floats + rank * kLength);
   float* const out = floats + workers * kLength;
   const auto placement = one_shard_each(world.workers());
-  AllReduceShared sum(world.shm()->roster(), segment.bytes().first(state), world.shm()->spin());
+  SharedAllReduce sum(world.shm()->roster(), segment.bytes().first(state), world.shm()->spin());
   const bool dies = world.rank() == kVictim && call > 0;
   if (dies && call == 1) raise(SIGKILL);
   sum.start({placement.get(), kLength, partials, {&out, 1}});
