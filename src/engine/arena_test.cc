@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "seeds.h"
+
 namespace starling {
 namespace {
 
@@ -20,7 +22,7 @@ TEST(Arena, BuffersThatNeverMeetShareMemory) {
 
 TEST(Arena, LiveBuffersNeverOverlap) {
   std::mt19937 random(7);
-  for (int round = 0; round < 200; ++round) {
+  for (uint64_t round = 0; round < seed_count(200); ++round) {
     std::deque<ArenaBuffer> buffers;
     for (int i = 0; i < 30; ++i) {
       const int first = static_cast<int>(random() % 40);

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "base/read_file.h"
 #include "error_of.h"
+#include "seeds.h"
 #include "starling/error.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_testing.h"
@@ -161,7 +162,7 @@ TEST(CheckpointKill, AGoodOneAlwaysLoads) {
   const TemporaryFolder folder;
   const RandomStream random(1, Draw::kSynthetic);
   uint64_t newest = 0;
-  for (uint64_t round = 0; round < 20; ++round) {
+  for (uint64_t round = 0; round < seed_count(20); ++round) {
     int ends[2];
     ASSERT_EQ(pipe(ends), 0);
     const pid_t child = fork();

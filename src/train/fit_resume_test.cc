@@ -2,6 +2,7 @@
 #include <optional>
 #include <random>
 
+#include "seeds.h"
 #include "train/fit_testing.h"
 
 namespace starling {
@@ -141,7 +142,7 @@ class ResumeWith : public Resume, public testing::WithParamInterface<Optimizer> 
 
 TEST_P(ResumeWith, AtRandomStepsGivesTheSameBits) {
   for (const Model& model : {small_mlp(), small_cnn()}) {
-    for (const uint32_t seed : {1, 2, 3}) {
+    for (uint32_t seed = 1; seed <= seed_count(3); ++seed) {
       SCOPED_TRACE(seed);
       Job job{.optimizer = GetParam(), .model = model, .seed = seed, .cached = seed % 2 == 0};
       job.checkpoints.every_steps = seed == 1 ? 0 : 5;

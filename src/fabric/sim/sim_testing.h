@@ -9,12 +9,13 @@
 #include <string>
 
 #include "base/function_ref.h"
+#include "seeds.h"
 
 namespace starling {
 
-// Seeds 0 … count−1, or only that of the environment's STARLING_SIM_SEED.
+// Seeds 0 … seed_count(count)−1, or only that of the environment's STARLING_SIM_SEED.
 inline void for_each_seed(uint64_t count, FunctionRef<void(uint64_t seed)> body) {
-  uint64_t first = 0, last = count;
+  uint64_t first = 0, last = seed_count(count);
   if (const char* only = std::getenv("STARLING_SIM_SEED")) {
     first = std::strtoull(only, nullptr, 10);
     last = first + 1;
