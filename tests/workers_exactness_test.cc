@@ -73,6 +73,14 @@ TEST_F(WorkersExactness, CnnBf16) {
   expect_same_bits("cnn.toml", settings);
 }
 
+// A gradient of several buckets: over tcp some are exchanged while others are computed.
+TEST_F(WorkersExactness, OverlappedBuckets) {
+  write_mlp_job();
+  expect_same_bits("mlp.toml", {"--set", "model.layers.0.units=6000"});
+  EXPECT_GE(report("2x1_tcp").at("worker_times").at(0).at("hidden_s"), 0);
+  EXPECT_EQ(report("2x1_shm").at("worker_times").at(0).at("hidden_s"), 0);
+}
+
 // Steps of 40 + 40 and 40 + 10 samples.
 TEST_F(WorkersExactness, AccumulatedBatchesOfTheMlp) {
   write_mlp_job();

@@ -97,7 +97,8 @@ struct Evaluation {
 struct WorkerTimes {
   double input = 0;          // waiting for samples
   double compute = 0;        // gradients and updates, with what is read from other workers' memory
-  double communication = 0;  // gradients on their way, over tcp
+  double communication = 0;  // gradients on their way, over tcp, when there was nothing to compute
+  double hidden = 0;         // gradients on their way while computing: a part of `compute`
   double waiting = 0;        // for other workers, where that can be told from communication
 };
 

@@ -124,7 +124,11 @@ void Executor::compile(int64_t samples) {
   }
 }
 
-void Executor::gradient(const BatchRows& batch, ShardRange range) {
+int64_t Executor::stack_begin(const BatchRows& batch, int shard) const {
+  return shard_begin(static_cast<int64_t>(batch.samples.size()), shard, options_.shards);
+}
+
+void Executor::gradient(const BatchRows& batch, ShardRange range, GradientWatch* watch) {
   const bool whole = batch.step.samples == 0;
   const size_t stacks =
       prepare(whole ? StepSize::of_batch(static_cast<int64_t>(batch.samples.size())) : batch.step,
@@ -132,19 +136,45 @@ void Executor::gradient(const BatchRows& batch, ShardRange range) {
           .size();
   for (int shard = range.begin; batch.index == 0 && shard < range.end; ++shard)
     board_->clear(shard);
+  if (watch != nullptr) {
+    const size_t buckets = watch->buckets().size();
+    if (to_complete_.size() != buckets) to_complete_ = std::vector<std::atomic<int>>(buckets);
+    const auto present =
+        std::count_if(stacks_->ranges.begin(), stacks_->ranges.end(), [&](const ShardRange& stack) {
+          return stack_begin(batch, stack.begin) < stack_begin(batch, stack.end);
+        });
+    for (std::atomic<int>& count : to_complete_) count = static_cast<int>(present);
+  }
   std::atomic<size_t> next{0};
   lanes_.run([&](int lane) {
     require_one_thread();
-    for (size_t stack = next++; stack < stacks; stack = next++) run_stack(lane, stack, batch);
+    for (size_t stack = next++; stack < stacks; stack = next++)
+      run_stack(lane, stack, batch, watch);
   });
 }
 
-void Executor::run_stack(int lane, size_t index, const BatchRows& batch) {
+void Executor::backward_watched(int lane, Plan& plan, const Frame& frame, GradientWatch& watch) {
+  std::vector<int>& ready = lane_state_[static_cast<size_t>(lane)].ready;
+  ready.clear();
+  for (const Bucket& bucket : watch.buckets())
+    ready.push_back(plan.ready_after(parameters_, bucket));
+  const auto after = [&](int kernel) {
+    for (size_t bucket = 0; bucket < ready.size(); ++bucket) {
+      // Makes what other lanes have written of the bucket known to the last.
+      if (ready[bucket] == kernel &&
+          to_complete_[bucket].fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        watch.complete(bucket);
+      }
+    }
+  };
+  after(-1);  // frozen parameters have no gradient
+  plan.backward(frame, after);
+}
+
+void Executor::run_stack(int lane, size_t index, const BatchRows& batch, GradientWatch* watch) {
   const ShardRange stack = stacks_->ranges[index];
   Lane& state = lane_state_[static_cast<size_t>(lane)];
-  const int64_t n = static_cast<int64_t>(batch.samples.size());
-  const int64_t begin = shard_begin(n, stack.begin, options_.shards),
-                end = shard_begin(n, stack.end, options_.shards);
+  const int64_t begin = stack_begin(batch, stack.begin), end = stack_begin(batch, stack.end);
   const int64_t before = board_->samples(stack.begin);  // in earlier batches of the step
   Frame frame;
   frame.base[static_cast<size_t>(Space::kGradients)] = gradients_[index];
@@ -164,7 +194,11 @@ void Executor::run_stack(int lane, size_t index, const BatchRows& batch) {
       board_->add_samples(shard, frame.context.samples.subspan(static_cast<size_t>(from),
                                                                static_cast<size_t>(each)));
     }
-    plan.backward(frame);
+    if (watch != nullptr && first + micro >= end) {
+      backward_watched(lane, plan, frame, *watch);
+    } else {
+      plan.backward(frame);
+    }
   }
   if (moments_.size() > 0 && before > 0 && end > begin)
     moments_.merge(board_->moments(stack.begin), before, state.moments.data(), end - begin);

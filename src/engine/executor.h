@@ -13,6 +13,7 @@
 // Plans are compiled when a number of rows is first seen and kept. Not thread-safe: one caller.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <list>
 #include <map>
@@ -58,6 +59,17 @@ struct ExecutorMemory {
   std::function<float*(size_t index)> gradient = {};
 };
 
+// Is told of buckets of a gradient before all of it is computed: for a strategy that sends them on.
+class GradientWatch {
+ public:
+  virtual ~GradientWatch() = default;
+
+  virtual std::span<const Bucket> buckets() const = 0;
+  // The bucket is complete in all stacks, which is in the last micro-batch of each. Called on the
+  // lane that completed it, once for each bucket; not at all when no stack has a sample.
+  virtual void complete(size_t bucket) = 0;
+};
+
 class Executor {
  public:
   // `weights` is the flat space and outlives this; so do the rest.
@@ -70,9 +82,9 @@ class Executor {
   ShardBoard::Layout board_layout() const;
 
   // The gradients of the mean loss of the step by the shards of `range`, stack by stack; the board
-  // gets the rest. The first batch of a step begins anew, the others add to it. Throws Error for
-  // labels that don't fit.
-  void gradient(const BatchRows& batch, ShardRange range);
+  // gets the rest. The first batch of a step begins anew, the others add to it. `watch` is for the
+  // last batch. Throws Error for labels that don't fit.
+  void gradient(const BatchRows& batch, ShardRange range, GradientWatch* watch = nullptr);
   void gradient(const BatchRows& batch) { gradient(batch, {0, options_.shards}); }
   ShardBoard& board() { return *board_; }
   bool has_packed() const { return packed_.bytes() > 0; }
@@ -129,6 +141,7 @@ class Executor {
   struct Lane {
     std::map<std::pair<int64_t, int>, std::unique_ptr<Plan>> plans;
     Buffer<float> arena, features, labels, losses, metrics;
+    std::vector<int> ready;  // kernels after which buckets are complete
     Buffer<double> moments;  // of a shard in a batch that is not the first of its step
   };
   // A step and range that all plans are compiled for.
@@ -141,7 +154,10 @@ class Executor {
   Plan& lane_plan(int lane, int64_t rows, int shards);
   // The plans that the stacks need for a batch of `samples`.
   void compile(int64_t samples);
-  void run_stack(int lane, size_t index, const BatchRows& batch);
+  void run_stack(int lane, size_t index, const BatchRows& batch, GradientWatch* watch);
+  int64_t stack_begin(const BatchRows& batch, int shard) const;
+  // The backward pass of a stack's last micro-batch.
+  void backward_watched(int lane, Plan& plan, const Frame& frame, GradientWatch& watch);
   void load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first, int64_t rows);
   // Runs `use(lane, chunk, plan, frame)` on every chunk of an evaluation, after its forward pass.
   using ChunkUse = FunctionRef<void(int lane, size_t chunk, Plan& plan, const Frame& frame)>;
@@ -166,7 +182,8 @@ class Executor {
   ExecutorMemory memory_;
   std::unique_ptr<ShardBoard> board_;
   std::vector<Buffer<float>> own_gradients_;
-  std::vector<float*> gradients_;  // of stacks
+  std::vector<float*> gradients_;              // of stacks
+  std::vector<std::atomic<int>> to_complete_;  // stacks, by bucket of the watch
 };
 
 }  // namespace starling

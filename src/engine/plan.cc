@@ -19,13 +19,19 @@ void Plan::backward(const Frame& frame) {
   for (size_t i = backward_begin_; i < kernels_.size(); ++i) kernels_[i]->run(frame);
 }
 
-int Plan::bucket_ready_after(const ParameterSpace& space, size_t first_block,
-                             size_t last_block) const {
-  int ready = -1;
-  for (size_t block = first_block; block < last_block; ++block) {
-    ready = std::max(ready, ready_after_[space.blocks()[block].slice]);
+void Plan::backward(const Frame& frame, FunctionRef<void(int)> after) {
+  for (size_t i = backward_begin_; i < kernels_.size(); ++i) {
+    kernels_[i]->run(frame);
+    after(static_cast<int>(i));
   }
-  return ready;
+}
+
+int Plan::ready_after(const ParameterSpace& space, const Bucket& bucket) const {
+  if (bucket.block_count == 0) return -1;
+  const std::span<const Block> blocks =
+      space.blocks().subspan(bucket.first_block, bucket.block_count);
+  return *std::max_element(ready_after_.begin() + blocks.front().slice,
+                           ready_after_.begin() + blocks.back().slice + 1);
 }
 
 }  // namespace starling

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "engine/frame.h"
 #include "engine/kernel.h"
 #include "engine/moments_layout.h"
@@ -55,6 +56,8 @@ class Plan {
   // After forward on the same frame. Without a loss, frame.base[kGradOutput] is the gradient of
   // the output.
   void backward(const Frame& frame);
+  // The same, and calls after(i) when kernel i has run.
+  void backward(const Frame& frame, FunctionRef<void(int kernel)> after);
 
   const float* output(const Frame& frame) const { return output_.in(frame); }
   // The gradient of the graph's input, after backward; requires input_gradients.
@@ -68,8 +71,8 @@ class Plan {
   // The index of the kernel after which the gradient of parameter slice `slice` is complete;
   // −1 when this plan does not compute it.
   int ready_after(size_t slice) const { return ready_after_[slice]; }
-  // The same for blocks first … last−1 of the parameter space: when the last of them is complete.
-  int bucket_ready_after(const ParameterSpace& space, size_t first_block, size_t last_block) const;
+  // The same for all slices of which a bucket has a part: when the last of them is complete.
+  int ready_after(const ParameterSpace& space, const Bucket& bucket) const;
 
  private:
   friend class Lowering;

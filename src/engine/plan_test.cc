@@ -166,7 +166,7 @@ TEST_P(PlanModels, ParametersAreReadyWhenThePlanSays) {
     EXPECT_GE(plan->ready_after(s), last) << "slices are in the order in which they are ready";
     last = plan->ready_after(s);
   }
-  EXPECT_EQ(plan->bucket_ready_after(rig.space, 0, rig.space.blocks().size()), last);
+  EXPECT_EQ(plan->ready_after(rig.space, rig.space.buckets()[0]), last);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PlanModels,

@@ -113,6 +113,7 @@ struct StrategyJob {
   std::string name = "auto";  // single for one worker, all_reduce for more
   std::string fabric = "shm";
   bool exact = true;
+  bool overlap = true;
   uint64_t check_every = 0;
 };
 

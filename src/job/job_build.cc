@@ -194,6 +194,7 @@ TrainerOptions trainer_options(const Job& job) {
   options.non_finite = job.non_finite == "skip" ? NonFinite::kSkip : NonFinite::kStop;
   options.strategy = {.name = job.strategy.name == "auto" ? "" : job.strategy.name,
                       .exact = job.strategy.exact,
+                      .overlap = job.strategy.overlap,
                       .check_every = job.strategy.check_every};
   return options;
 }

@@ -273,6 +273,8 @@ void add_run_sections(std::vector<Section>& sections) {
             kFabrics},
            {"exact", "Whether sums over workers keep the bits of one worker.",
             [](Job& j) -> Slot { return &j.strategy.exact; }},
+           {"overlap", "tcp: exchange gradients while the rest of them is computed.",
+            [](Job& j) -> Slot { return &j.strategy.overlap; }},
            {"check_every", "Steps between two comparisons of all workers' weights; 0: never.",
             [](Job& j) -> Slot { return &j.strategy.check_every; }},
        }});

@@ -252,7 +252,7 @@ class Run {
     report.exact = job_.strategy.exact;
     report.bytes_sent = summary.bytes_moved;
     for (const WorkerTimes& t : summary.times)
-      report.times.push_back({t.input, t.compute, t.communication, t.waiting});
+      report.times.push_back({t.input, t.compute, t.communication, t.hidden, t.waiting});
     report.shards = static_cast<int>(job_.shards);
     report.micro_batch = static_cast<int>(job_.micro_batch);
     report.precision = job_.precision;

@@ -19,6 +19,7 @@ nlohmann::ordered_json times_to_json(const std::vector<Report::Times>& times) {
     workers.push_back({{"input_s", worker.input},
                        {"compute_s", worker.compute},
                        {"communication_s", worker.communication},
+                       {"hidden_s", worker.hidden},
                        {"waiting_s", worker.waiting}});
   }
   return workers;

@@ -47,7 +47,7 @@ struct Report {
   // Where each worker's time of training went, in seconds; docs/workers.md says what counts as
   // what.
   struct Times {
-    double input = 0, compute = 0, communication = 0, waiting = 0;
+    double input = 0, compute = 0, communication = 0, hidden = 0, waiting = 0;
   };
   std::vector<Times> times;  // by worker
 

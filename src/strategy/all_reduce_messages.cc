@@ -7,14 +7,25 @@
 namespace starling {
 namespace {
 
-constexpr uint8_t kChannel = 2;                    // the world's own is 1
-constexpr size_t kBucketFloats = size_t{1} << 20;  // 4 MiB
-constexpr size_t kUnderWay = 4;                    // buckets
+constexpr uint8_t kChannel = 2;       // the world's own is 1
+constexpr size_t kUnderWay = 4;       // buckets
+constexpr size_t kBucketsWanted = 8;  // so that some are on their way before the last is computed
+constexpr size_t kBucketBytesLeast = size_t{256} << 10;  // one message
+
+// A pure function of the model: all workers have the same.
+std::vector<Bucket> cut(const ParameterSpace& space) {
+  const size_t bytes = space.total_floats() * sizeof(float);
+  return space.buckets(std::clamp(bytes / kBucketsWanted, kBucketBytesLeast, kBucketBytes));
+}
+
+double seconds_between(Instant begin, Instant end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
 
 }  // namespace
 
 AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const ParameterSpace& space,
-                                     bool exact)
+                                     const AllReduceMessagesOptions& options)
     : world_(world),
       executor_(executor),
       space_(space),
@@ -22,8 +33,19 @@ AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const Par
       collectives_(*world.fabric(),
                    std::make_shared<Placement>(Placement::even(
                        static_cast<size_t>(world.workers()), static_cast<size_t>(world.workers()))),
-                   {.exact = exact, .timeout = world.timeout(), .channel = kChannel}),
-      stops_(static_cast<size_t>(world.workers())) {}
+                   {.exact = options.exact, .timeout = world.timeout(), .channel = kChannel}),
+      buckets_(cut(space)),
+      stops_(static_cast<size_t>(world.workers())),
+      ready_(buckets_.size()) {
+  // One bucket is complete only when all is.
+  if (options.overlap && buckets_.size() > 1) background_.emplace();
+}
+
+AllReduceMessages::~AllReduceMessages() {
+  if (!background_) return;
+  abandoned_ = true;  // by a step that has thrown
+  world_.fabric()->wake();
+}
 
 uint64_t AllReduceMessages::bytes_moved() const { return world_.fabric()->counters().bytes_sent; }
 
@@ -54,49 +76,86 @@ const AllReduceMessages::Layout& AllReduceMessages::layout_of(const StepSize& st
   return layouts_.back();
 }
 
-void AllReduceMessages::sum_stacks(const Layout& layout) {
-  const std::span<float* const> gradients = executor_.gradients();
+void AllReduceMessages::begin(const StepSize& step) {
+  layout_ = &layout_of(step);
+  executor_.prepare(step, shards());
   partials_.clear();
-  for (size_t i = 0; i < layout.plans.size(); ++i) {
-    const size_t first = layout.first_stack[i], count = layout.first_stack[i + 1] - first;
-    partials_.push_back(gradients[first]);
-    if (count == 1) continue;
-    const size_t blocks = space_.blocks().size();
-    executor_.lanes().run([&](int lane) {
-      const auto l = static_cast<size_t>(lane),
-                 lanes = static_cast<size_t>(executor_.lanes().count());
-      std::array<const float*, kMaxShards> at;
-      for (size_t b = l * blocks / lanes; b < (l + 1) * blocks / lanes; ++b) {
-        const Block& block = space_.blocks()[b];
-        for (size_t g = 0; g < count; ++g) at[g] = gradients[first + g] + block.offset;
-        layout.plans[i].sum({at.data(), count}, block.size, gradients[first] + block.offset);
-      }
-    });
-  }
+  for (size_t i = 0; i < layout_->plans.size(); ++i)
+    partials_.push_back(executor_.gradients()[layout_->first_stack[i]]);
   if (partials_.empty() && nothing_.empty()) nothing_ = Buffer<float>(space_.total_floats());
   sum_ = partials_.empty() ? nothing_.data() : const_cast<float*>(partials_[0]);
+  for (std::atomic<bool>& ready : ready_) ready.store(false, std::memory_order_relaxed);
+  collectives_.set_placement(layout_->placement);
 }
 
-Status AllReduceMessages::reduce(const Layout& layout) {
-  collectives_.set_placement(layout.placement);
-  const size_t floats = space_.total_floats();
+GradientWatch* AllReduceMessages::watch(const StepSize& step) {
+  if (!background_) return nullptr;
+  begin(step);
+  in_background_ = true;
+  background_->start([this] { reduced_ = reduce(); });
+  return this;
+}
+
+void AllReduceMessages::complete(size_t bucket) {
+  sum_stacks(buckets_[bucket].offset, buckets_[bucket].size);
+  ready_[bucket].store(true, std::memory_order_release);
+  world_.fabric()->wake();
+}
+
+void AllReduceMessages::sum_stacks(size_t offset, size_t size) {
+  const std::span<float* const> gradients = executor_.gradients();
+  std::array<const float*, kMaxShards> at;
+  for (size_t i = 0; i < layout_->plans.size(); ++i) {
+    const size_t first = layout_->first_stack[i], count = layout_->first_stack[i + 1] - first;
+    if (count == 1) continue;
+    for (size_t g = 0; g < count; ++g) at[g] = gradients[first + g] + offset;
+    layout_->plans[i].sum({at.data(), count}, size, gradients[first] + offset);
+  }
+}
+
+void AllReduceMessages::sum_what_is_left() {
+  const auto is_ready = [](const std::atomic<bool>& ready) {
+    return ready.load(std::memory_order_relaxed);
+  };
+  if (std::all_of(ready_.begin(), ready_.end(), is_ready)) return;
+  const auto lanes = static_cast<size_t>(executor_.lanes().count());
+  executor_.lanes().run([&](int lane) {
+    const auto l = static_cast<size_t>(lane);
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      if (is_ready(ready_[b])) continue;
+      const size_t from = l * buckets_[b].size / lanes, to = (l + 1) * buckets_[b].size / lanes;
+      sum_stacks(buckets_[b].offset + from, to - from);
+    }
+  });
+  for (std::atomic<bool>& ready : ready_) ready.store(true, std::memory_order_release);
+  if (background_) world_.fabric()->wake();
+}
+
+Status AllReduceMessages::reduce() {
+  Fabric& fabric = *world_.fabric();
+  flights_.clear();
   std::deque<Collectives::Handle> under_way;
   std::vector<const float*> at(partials_.size());
-  const auto finish = [&]() -> Status {
-    const Collectives::Handle first = under_way.front();
-    under_way.pop_front();
-    return collectives_.wait(first);
-  };
-  for (size_t begin = 0; begin < floats; begin += kBucketFloats) {
-    if (under_way.size() == kUnderWay) {
-      if (Status done = finish(); !done) return done;
+  size_t next = 0;
+  while (!abandoned_) {
+    for (; next < buckets_.size() && under_way.size() < kUnderWay &&
+           ready_[next].load(std::memory_order_acquire);
+         ++next) {
+      const Bucket& bucket = buckets_[next];
+      for (size_t i = 0; i < at.size(); ++i) at[i] = partials_[i] + bucket.offset;
+      if (under_way.empty()) flights_.push_back({fabric.now(), Instant::max()});
+      under_way.push_back(collectives_.all_reduce(at, {sum_ + bucket.offset, bucket.size}));
+      begun_.fetch_add(1, std::memory_order_release);
     }
-    for (size_t i = 0; i < at.size(); ++i) at[i] = partials_[i] + begin;
-    under_way.push_back(
-        collectives_.all_reduce(at, {sum_ + begin, std::min(kBucketFloats, floats - begin)}));
-  }
-  while (!under_way.empty()) {
-    if (Status done = finish(); !done) return done;
+    collectives_.advance();
+    bool ended = false;
+    for (; !under_way.empty() && collectives_.is_over(under_way.front()); ended = true) {
+      if (Status done = collectives_.wait(under_way.front()); !done) return done;
+      under_way.pop_front();
+      if (under_way.empty()) flights_.back().end = fabric.now();
+    }
+    if (next == buckets_.size() && under_way.empty()) break;
+    if (!ended) fabric.progress(collectives_.next_deadline());
   }
   return {};
 }
@@ -120,12 +179,21 @@ Status AllReduceMessages::gather_board(bool& stop) {
 }
 
 Status AllReduceMessages::exchange(const StepSize& step, bool& stop) {
-  const Layout& layout = layout_of(step);
-  sum_stacks(layout);
-  const Instant begin = world_.fabric()->now();
-  Status done = reduce(layout);
+  const bool in_background = std::exchange(in_background_, false);
+  if (!in_background) begin(step);
+  sum_what_is_left();
+  const Instant computed = world_.fabric()->now();
+  if (in_background) {
+    background_->wait();
+  } else {
+    executor_.run_alone([&] { reduced_ = reduce(); });  // with the lanes' arithmetic
+  }
+  Status done = reduced_;
   if (done) done = gather_board(stop);
-  communication_ += std::chrono::duration<double>(world_.fabric()->now() - begin).count();
+  seconds_.communication += seconds_between(computed, world_.fabric()->now());
+  for (const Flight& flight : flights_)
+    seconds_.hidden +=
+        seconds_between(std::min(flight.begin, computed), std::min(flight.end, computed));
   return done;
 }
 

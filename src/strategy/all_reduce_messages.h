@@ -2,25 +2,42 @@
 // makes the whole update itself, from the same summed gradient. A worker sums its stacks to the
 // fewest subtrees of the shard tree, and buckets of them are reduced by messages, several at a time
 // (collective/). Rows of the board, and the wish to stop, go along.
+//
+// With `overlap` a bucket is on its way as soon as the backward passes of all of this worker's
+// stacks have completed it, which is in the last micro-batch of each stack, in the last batch of
+// the step. The lane that completes it sums it; a thread in the background does the rest, and has
+// the fabric from watch() to exchange(). A peer that is lost meanwhile is the failure of
+// exchange().
 #pragma once
+
+#include <atomic>
 
 #include "cluster/world.h"
 #include "collective/collectives.h"
 #include "engine/executor.h"
+#include "strategy/background_lane.h"
 #include "strategy/merge_cache.h"
 #include "strategy/strategy.h"
 
 namespace starling {
 
-class AllReduceMessages final : public Strategy {
+struct AllReduceMessagesOptions {
+  bool exact = true;    // sums keep the tree
+  bool overlap = true;  // with the backward pass
+};
+
+class AllReduceMessages final : public Strategy, private GradientWatch {
  public:
-  // All outlive it. With `exact` false, sums need not keep the tree.
-  AllReduceMessages(World& world, Executor& executor, const ParameterSpace& space, bool exact);
+  // All outlive it.
+  AllReduceMessages(World& world, Executor& executor, const ParameterSpace& space,
+                    const AllReduceMessagesOptions& options);
+  ~AllReduceMessages() override;
 
   const char* name() const override { return "all_reduce"; }
   int rank() const override { return world_.rank(); }
   int workers() const override { return world_.workers(); }
   ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
+  GradientWatch* watch(const StepSize& step) override;
   Status exchange(const StepSize& step, bool& stop) override;
   GradientParts parts() const override { return {&one_, {&sum_, 1}}; }
   BlockRange blocks() const override { return {0, space_.blocks().size()}; }
@@ -28,7 +45,10 @@ class AllReduceMessages final : public Strategy {
   Status share(std::span<double>) override { return {}; }
   Status commit(bool&) override { return {}; }
   uint64_t bytes_moved() const override;
-  Seconds seconds() const override { return {.communication = communication_, .waiting = 0}; }
+  Seconds seconds() const override { return seconds_; }
+
+  // How many buckets have begun their way, in all steps so far. From any thread.
+  uint64_t buckets_begun() const { return begun_.load(std::memory_order_acquire); }
 
  private:
   // What is the same for every step of one size.
@@ -38,10 +58,21 @@ class AllReduceMessages final : public Strategy {
     std::vector<MergePlan> plans;     // of this worker's partials, over its stacks
     std::vector<size_t> first_stack;  // of each partial, and the end
   };
+  // When gradients were on their way.
+  struct Flight {
+    Instant begin, end;
+  };
+
+  std::span<const Bucket> buckets() const override { return buckets_; }
+  void complete(size_t bucket) override;
 
   const Layout& layout_of(const StepSize& step);
-  void sum_stacks(const Layout& layout);
-  Status reduce(const Layout& layout);
+  void begin(const StepSize& step);
+  // Floats offset … offset + size − 1 of this worker's stacks become those of its partials.
+  void sum_stacks(size_t offset, size_t size);
+  void sum_what_is_left();
+  // Exchanges buckets in their order as they become ready, until all are done or one fails.
+  Status reduce();
   Status gather_board(bool& stop);
 
   World& world_;
@@ -50,12 +81,24 @@ class AllReduceMessages final : public Strategy {
   MergeCache merges_;
   Collectives collectives_;
   const MergePlan one_{{{0, 1}}};
+  const std::vector<Bucket> buckets_;
   std::list<Layout> layouts_;
   Buffer<float> nothing_;  // the sum of a worker that had no shard
+  std::vector<std::byte> stops_;
+
+  // Of the step under way. `ready_` and `abandoned_` are for the thread that reduces, which has the
+  // fabric, the collectives and `flights_` until it is done.
+  const Layout* layout_ = nullptr;
   std::vector<const float*> partials_;
   float* sum_ = nullptr;
-  std::vector<std::byte> stops_;
-  double communication_ = 0;
+  std::vector<std::atomic<bool>> ready_;  // by bucket
+  std::atomic<bool> abandoned_{false};
+  std::atomic<uint64_t> begun_{0};
+  std::vector<Flight> flights_;
+  Status reduced_;
+  bool in_background_ = false;
+  Seconds seconds_;
+  std::optional<BackgroundLane> background_;  // goes first
 };
 
 }  // namespace starling

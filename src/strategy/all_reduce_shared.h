@@ -34,7 +34,9 @@ class AllReduceShared final : public Strategy {
   Status share(std::span<double> block_sums) override;
   Status commit(bool& finite) override;
   uint64_t bytes_moved() const override { return bytes_moved_; }
-  Seconds seconds() const override { return {.communication = 0, .waiting = waiting_}; }
+  Seconds seconds() const override {
+    return {.communication = 0, .hidden = 0, .waiting = waiting_};
+  }
 
  private:
   struct Flags;

@@ -33,8 +33,9 @@ std::unique_ptr<Strategy> all_reduce(const Parts& parts) {
   if (parts.world.shares_memory()) {
     return std::make_unique<AllReduceShared>(parts.world, parts.executor, parts.space, parts.steps);
   }
-  return std::make_unique<AllReduceMessages>(parts.world, parts.executor, parts.space,
-                                             parts.options.exact);
+  return std::make_unique<AllReduceMessages>(
+      parts.world, parts.executor, parts.space,
+      AllReduceMessagesOptions{.exact = parts.options.exact, .overlap = parts.options.overlap});
 }
 
 struct Entry {

@@ -2,7 +2,8 @@
 // computes, where their gradients are summed, who updates which weights, and when the step is done.
 // TrainStep calls it in this order, once per step, on every worker:
 //
-//   shards() → the executor computes them → exchange() → [share()] → update of blocks() → commit()
+//   shards() → [watch()] → the executor computes them → exchange() → [share()] → update of blocks()
+//   → commit()
 //
 // A failure (a lost worker, a deadline) leaves weights and optimizer state as they were up to
 // exchange() and share(); after that the step may be half done. Called by one thread.
@@ -13,7 +14,7 @@
 
 #include "base/result.h"
 #include "collective/merge_plan.h"
-#include "engine/shards.h"
+#include "engine/executor.h"
 
 namespace starling {
 
@@ -40,6 +41,9 @@ class Strategy {
   // The shards of every batch that this worker computes.
   virtual ShardRange shards() const = 0;
 
+  // Before the last batch of a step is computed: who is to be told of its gradient, if anybody. The
+  // next call is exchange().
+  virtual GradientWatch* watch(const StepSize&) { return nullptr; }
   // This worker's shards are done: waits until those of all are, as far as this worker needs them
   // for its blocks(). Then the board is complete, and `stop` is true if it was for any worker.
   virtual Status exchange(const StepSize& step, bool& stop) = 0;
@@ -58,9 +62,10 @@ class Strategy {
   // Bytes of gradients that this worker has sent, or read from memory of the others.
   virtual uint64_t bytes_moved() const = 0;
   // Seconds of exchange(), share() and commit() so far: gradients on their way, and waiting for
-  // other workers. Where the two can't be told apart it is all communication.
+  // other workers. Where the two can't be told apart it is all communication. Hidden is the time in
+  // which gradients were on their way while the lanes computed: it is in neither of the two.
   struct Seconds {
-    double communication = 0, waiting = 0;
+    double communication = 0, hidden = 0, waiting = 0;
   };
   virtual Seconds seconds() const = 0;
 };

@@ -146,6 +146,7 @@ void FitLoop::finish_summary() {
       {.input = input_seconds_,
        .compute = steps - exchange.communication - exchange.waiting,
        .communication = exchange.communication,
+       .hidden = exchange.hidden,
        .waiting = exchange.waiting},
       strategy_->bytes_moved()};
   std::vector<size_t> cuts;

@@ -67,7 +67,8 @@ void TrainStep::add(const BatchRows& batch) {
   ids_.insert(ids_.end(), batch.samples.begin(), batch.samples.end());
   size_ = batch.step.samples > 0 ? batch.step : StepSize::of_batch(rows);
   batch_ = batch;
-  executor_.gradient(batch, strategy_.shards());
+  const bool last = batch.index + 1 == size_.batches();
+  executor_.gradient(batch, strategy_.shards(), last ? strategy_.watch(size_) : nullptr);
   if (executor_.lanes().raised()) executor_.board().raise(strategy_.shards().begin);
 }
 

@@ -1,39 +1,13 @@
 // Workers as threads of one process, over tcp: for what needs a worker to misbehave.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <thread>
 
-#include "cluster/world.h"
-#include "fabric/tcp/socket.h"
 #include "starling/starling.h"
+#include "train/workers_testing.h"
 
 namespace starling {
 namespace {
-
-// Calls work(cluster) as each of `workers` workers, and returns what they threw.
-template <typename Work>
-std::vector<std::string> run_workers(int workers, Work work) {
-  std::vector<TcpListener> listeners(static_cast<size_t>(workers));
-  WorkerPlace place{.workers = workers, .fabric = FabricKind::kTcp};
-  for (const TcpListener& listener : listeners) place.ports.push_back(listener.address().port);
-  std::vector<std::string> errors(static_cast<size_t>(workers));
-  std::vector<std::jthread> threads;
-  for (int rank = 0; rank < workers; ++rank) {
-    threads.emplace_back([&, rank, own = place]() mutable {
-      own.rank = rank;
-      own.descriptor = dup(listeners[static_cast<size_t>(rank)].fd());
-      try {
-        work(Cluster(std::make_shared<World>(own)));
-      } catch (const Error& error) {
-        errors[static_cast<size_t>(rank)] = error.what();
-      }
-    });
-  }
-  threads.clear();  // joins
-  return errors;
-}
 
 class Meddler : public Callback {
  public:
@@ -48,7 +22,8 @@ std::vector<std::string> train(int workers, uint64_t check_every, int meddling_r
   const data::Dataset data =
       data::synthetic({.samples = 40, .features = {6}, .classes = 3}).cached();
   hashes.resize(static_cast<size_t>(workers));
-  return run_workers(workers, [&](const Cluster& cluster) {
+  return run_workers(workers, [&](const std::shared_ptr<World>& world) {
+    const Cluster cluster(world);
     Trainer trainer(Sequential({6}, {dense(8, relu), dense(3)}),
                     {.loss = softmax_cross_entropy(),
                      .lanes = 1,
@@ -98,8 +73,9 @@ TEST(Workers, ReadOnlyWhatTheyCompute) {
   };
   const std::string alone = hash_of(Cluster());
   for (std::atomic<int>& count : reads) EXPECT_EQ(count.exchange(0), 2);
-  for (const std::string& error :
-       run_workers(3, [&](const Cluster& cluster) { EXPECT_EQ(hash_of(cluster), alone); })) {
+  for (const std::string& error : run_workers(3, [&](const std::shared_ptr<World>& world) {
+         EXPECT_EQ(hash_of(Cluster(world)), alone);
+       })) {
     EXPECT_EQ(error, "");
   }
   for (const std::atomic<int>& count : reads)
@@ -116,8 +92,8 @@ TEST(Workers, EvaluateTogetherToTheNumbersOfOne) {
     return trainer.evaluate(data);
   };
   const Evaluation alone = evaluate(Cluster());
-  for (const std::string& error : run_workers(3, [&](const Cluster& cluster) {
-         const Evaluation together = evaluate(cluster);
+  for (const std::string& error : run_workers(3, [&](const std::shared_ptr<World>& world) {
+         const Evaluation together = evaluate(Cluster(world));
          EXPECT_EQ(together["loss"], alone["loss"]);
          EXPECT_EQ(together["accuracy"], alone["accuracy"]);
        })) {
