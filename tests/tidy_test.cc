@@ -72,6 +72,7 @@ const std::map<std::string_view, Skips> kSkips = {
      {1, "a disk that fills up is mounted: needs root or user namespaces"}},
     {"tests/command_bad_input_test.cc",
      {2, "a disk that fills up is mounted: needs root or user namespaces"}},
+    {"tests/workers_fault_test.cc", {1, "a full /dev/shm is mounted: needs user namespaces"}},
 };
 
 struct File {

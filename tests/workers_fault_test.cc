@@ -237,6 +237,26 @@ TEST_F(WorkersFault, NoRoomForSharedMemoryIsToldOnceWithTheFix) {
   }
 }
 
+TEST_F(WorkersFault, AFullDevShmIsNoHindrance) {
+  const auto in_own_mounts = [this](const std::string& script, const Words& words) {
+    Words all = {"/usr/bin/unshare", "-rm", "/bin/sh", "-c", script, "sh"};
+    all.insert(all.end(), words.begin(), words.end());
+    Process process(all, {.folder = folder_.string()});
+    const int code = process.wait();
+    return std::pair(code, process.error());
+  };
+  const std::string fill =
+      "mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero >/dev/shm/full && ";
+  if (const auto [code, error] = in_own_mounts(fill + "true", {}); code != 0)
+    GTEST_SKIP() << "nothing can be mounted here: " << error;
+  EXPECT_NE(in_own_mounts(fill + "echo more >/dev/shm/more", {}).first, 0) << "it is not full";
+  Words words = train("full", 3, "shm");
+  words.insert(words.begin(), STARLING_COMMAND);
+  const auto [code, error] = in_own_mounts(fill + "exec \"$@\"", words);
+  EXPECT_EQ(code, 0) << error;
+  EXPECT_EQ(report("full").at("workers"), 3);
+}
+
 TEST_F(WorkersFault, APortInUseIsToldWithTheFix) {
   const TcpListener taken;
   const auto run_with = [&](const std::string& variable) {

@@ -119,6 +119,21 @@ TEST_F(WorkersThatStay, AreKilledAfterASecondSignal) {
   expect_nothing_left(workers);
 }
 
+// On a terminal: script makes one.
+TEST_F(WorkersTest, ThereIsOneProgressBarForAll) {
+  write_mlp_job();
+  Process process(
+      {"/usr/bin/script", "-qec",
+       fmt::format("{} train mlp.toml --workers 3 --lanes 1", STARLING_COMMAND), "/dev/null"},
+      {.folder = folder_.string()});
+  EXPECT_EQ(process.wait(), 0) << process.output();
+  const std::string& text = process.output();
+  EXPECT_THAT(text, Not(HasSubstr("[worker ")));
+  for (const char* line : {"epoch 1/2  loss ", "epoch 2/2  loss ", "test accuracy "})
+    EXPECT_EQ(count(text, line), 1) << text;
+  EXPECT_GT(count(text, "\r"), count(text, "\n")) << "lines that are drawn over: " << text;
+}
+
 TEST_F(WorkersTest, EachHasCoresOfItsOwnWhenThereAreEnough) {
   const size_t cores = available_cpus().size();
   const auto cores_of = [this](const char* workers, const char* lanes) {
