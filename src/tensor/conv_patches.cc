@@ -136,10 +136,13 @@ HWY_INLINE void multiply_gradients(int64_t count, const float* const* inputs, in
   const TileTag d;
   TileVector sums[rows][kVectors];
   clear<rows>(sums);
+  // A strip of 8 filters reads them twice: behind those of the last patch there may be no memory.
+  int64_t at[kVectors];
+  for (int v = 0; v < kVectors; ++v) at[v] = std::min(v * kTileLanes, columns - kTileLanes);
   for (int64_t i = 0; i < count; ++i, dy += filters) {
     const float* in = inputs[i] + channel;
     TileVector right[kVectors];
-    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, dy + v * kTileLanes);
+    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, dy + at[v]);
     for (int r = 0; r < rows; ++r) {
       const TileVector left = hn::Set(d, in[r]);
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
@@ -148,8 +151,8 @@ HWY_INLINE void multiply_gradients(int64_t count, const float* const* inputs, in
   for (int r = 0; r < rows; ++r) {
     for (int v = 0; v < kVectors; ++v) {
       if (v * kTileLanes >= columns) break;
-      float* at = to + r * filters + v * kTileLanes;
-      hn::StoreU(hn::Add(hn::LoadU(d, at), sums[r][v]), d, at);
+      float* sum = to + r * filters + v * kTileLanes;
+      hn::StoreU(hn::Add(hn::LoadU(d, sum), sums[r][v]), d, sum);
     }
   }
 }
