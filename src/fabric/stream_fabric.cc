@@ -169,15 +169,23 @@ bool StreamFabric::pump_in(Link& link) {
   return moved;
 }
 
-// The link broke. What came whole over it, or over others of the peer, is taken first.
+// The link broke. What came whole over it, or over others of the peer, is taken first. A peer that
+// closed its links in order may still have bytes on their way over the others: it is gone when all
+// have ended.
 void StreamFabric::lose_link(Link& link) {
-  if (std::exchange(link.draining, true)) return;
+  link.ended = true;
+  if (link.draining) return;
+  const std::span<Link> links = links_of(link.peer);
   const std::string why = link.stream->why_lost();
-  for (Link& any : links_of(link.peer)) {
+  for (Link& any : links) any.draining = true;
+  for (Link& any : links) {
     while (!any.lost && pump_in(any)) {
     }
   }
-  lose(link.peer, why);
+  for (Link& any : links) any.draining = false;
+  const bool all_ended =
+      std::all_of(links.begin(), links.end(), [](const Link& any) { return any.ended; });
+  if (all_ended || !link.stream->ended_in_order()) lose(link.peer, why);
 }
 
 bool StreamFabric::pump_self() {

@@ -28,6 +28,8 @@ class ByteStream {
   virtual ptrdiff_t read(std::span<std::byte> into) = 0;
   // The other side has ended, though there may be something left to read.
   virtual bool ended() const = 0;
+  // Whether it was lost because the other side closed it, and not broken.
+  virtual bool ended_in_order() const { return false; }
   // This side says no more; the other will see it end.
   virtual void hang_up() = 0;
   // Why it was lost, in words that follow "peer 3".
@@ -78,7 +80,8 @@ class StreamFabric : public FabricBase {
     int peer = 0;
     std::unique_ptr<ByteStream> stream;
     bool lost = false;      // nothing more is read or written
-    bool draining = false;  // it broke; what had come is being taken
+    bool ended = false;     // it broke, or was closed by the peer
+    bool draining = false;  // one of the peer's did; what had come is being taken
     // Sending: the first of the queue, if begun.
     SlotList queue;
     bool begun = false;

@@ -44,6 +44,7 @@ void TcpStream::note_events(uint32_t events) {
 
 ptrdiff_t TcpStream::lost(int error) {
   ended_ = true;
+  in_order_ = error == 0;
   readable_ = true;  // a write may find out before any event tells: what came is still to be read
   if (error == ECONNRESET || error == EPIPE) {
     why_lost_ = "closed the connection";

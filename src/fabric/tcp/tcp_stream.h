@@ -19,6 +19,7 @@ class TcpStream final : public ByteStream {
   ptrdiff_t write(std::span<const std::byte> head, std::span<const std::byte> body) override;
   ptrdiff_t read(std::span<std::byte> into) override;
   bool ended() const override { return ended_; }
+  bool ended_in_order() const override { return in_order_; }
   void hang_up() override;
   std::string why_lost() const override { return why_lost_; }
 
@@ -34,6 +35,7 @@ class TcpStream final : public ByteStream {
   bool readable_ = true;
   bool writable_ = true;
   bool ended_ = false;
+  bool in_order_ = false;
   std::string why_lost_ = "closed the connection";
   std::unique_ptr<std::byte[]> buffer_;
   size_t begin_ = 0, end_ = 0;  // what is in the buffer
