@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "process.h"
 
 namespace starling {
@@ -46,9 +46,7 @@ class CommandTest : public testing::Test {
     return text.str();
   }
   bool exists(const std::string& name) const { return std::filesystem::exists(folder_ / name); }
-  nlohmann::json report(const std::string& run) const {
-    return nlohmann::json::parse(read(run + "/report.json"));
-  }
+  Json report(const std::string& run) const { return parse_json(read(run + "/report.json")); }
   std::string hash(const std::string& run) const { return report(run).at("weights_sha256"); }
 
   Process start(std::vector<std::string> arguments) const {

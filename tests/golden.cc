@@ -1,8 +1,10 @@
 #include "golden.h"
 
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <sstream>
 #include <stdexcept>
+
+#include "base/json.h"
 
 namespace starling::golden {
 namespace {
@@ -71,7 +73,11 @@ nlohmann::json read_json(const std::string& file) {
   const std::string path = std::string(STARLING_SOURCE_DIR) + "/tests/golden/" + file;
   std::ifstream stream(path);
   if (!stream) throw std::runtime_error("can't open " + path);
-  return nlohmann::json::parse(stream);
+  std::ostringstream text;
+  text << stream.rdbuf();
+  Json json = parse_json(text.str());
+  if (json.is_discarded()) throw std::runtime_error(path + " is no JSON");
+  return json;
 }
 
 std::vector<OperatorCase> load_operator_cases() {

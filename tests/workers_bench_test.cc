@@ -30,7 +30,7 @@ TEST_F(WorkersTest, BenchAllReduceHasARowForEachSize) {
     EXPECT_THAT(lines[3], HasSubstr("12 KiB"));
     EXPECT_THAT(lines[4], HasSubstr("1 MiB"));
 
-    const auto figures = nlohmann::json::parse(read("figures.json"));
+    const auto figures = parse_json(read("figures.json"));
     EXPECT_EQ(figures.at("workers"), 3);
     EXPECT_EQ(figures.at("fabric"), fabric);
     ASSERT_EQ(figures.at("rows").size(), 3u);

@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "base/atomic_file.h"
+#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cluster/bench_all_reduce.h"
@@ -47,20 +46,20 @@ void print_table(const std::vector<BenchAllReduceRow>& rows) {
 }
 
 std::string json_text(const Arguments& arguments, const std::vector<BenchAllReduceRow>& rows) {
-  nlohmann::ordered_json json{{"workers", arguments.workers},
-                              {"fabric", arguments.fabric},
-                              {"repeats", arguments.repeats},
-                              {"rows", nlohmann::ordered_json::array()}};
+  OrderedJson json{{"workers", arguments.workers},
+                   {"fabric", arguments.fabric},
+                   {"repeats", arguments.repeats},
+                   {"rows", OrderedJson::array()}};
   for (const BenchAllReduceRow& row : rows) {
-    nlohmann::ordered_json line{{"bytes", row.bytes},
-                                {"algorithm", row.algorithm},
-                                {"seconds", row.seconds},
-                                {"gb_per_s", gb_per_s(row)},
-                                {"bare_seconds", nullptr}};
+    OrderedJson line{{"bytes", row.bytes},
+                     {"algorithm", row.algorithm},
+                     {"seconds", row.seconds},
+                     {"gb_per_s", gb_per_s(row)},
+                     {"bare_seconds", nullptr}};
     if (row.bare_seconds > 0) line["bare_seconds"] = row.bare_seconds;
     json["rows"].push_back(std::move(line));
   }
-  return json.dump(2) + "\n";
+  return to_text(json, 2) + "\n";
 }
 
 }  // namespace

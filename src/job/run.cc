@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
 #include "base/isa.h"
+#include "base/json.h"
 #include "base/read_file.h"
 #include "cluster/world.h"
 #include "job/job_build.h"
@@ -121,9 +121,9 @@ class Run {
   // Early stopping ends a run before its last epoch; going on would undo that.
   void check_not_finished() const {
     if (!is_there(folder_.report())) return;
-    const auto report =
-        nlohmann::json::parse(read_text(folder_.report(), kMaxTextBytes), nullptr, false);
-    if (report.is_object() && report.value("stopped_by", nlohmann::json()) == "early_stopping") {
+    const Json report = parse_json(read_text(folder_.report(), kMaxTextBytes));
+    if (report.is_object() && report.contains("stopped_by") && report["stopped_by"].is_string() &&
+        report["stopped_by"].get_ref<const std::string&>() == "early_stopping") {
       throw input_error(fmt::format("the run in {} is finished: early stopping ended it",
                                     folder_.path().string()),
                         "start anew with --overwrite, or in another folder with --run-dir");

@@ -4,10 +4,10 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/atomic_file_testing.h"
+#include "base/json.h"
 #include "base/read_file.h"
 #include "observe/history_json.h"
 #include "starling/error.h"
@@ -49,8 +49,8 @@ TEST(History, CsvIsReadBackExactly) {
 
 TEST(History, JsonTextIsReadBackExactly) {
   const History history = two_epochs();
-  const std::string text = history_to_json(history).dump();
-  const History read = history_from_json(nlohmann::json::parse(text));
+  const std::string text = to_text(history_to_json(history));
+  const History read = history_from_json(parse_json(text));
   EXPECT_EQ(read, history);
   EXPECT_TRUE(std::signbit(read.column("train_loss")[1]));
 }
@@ -59,8 +59,8 @@ TEST(History, JsonKeepsWhatIsNotFinite) {
   const double infinity = std::numeric_limits<double>::infinity();
   History history;
   history.append({1, 1, 0, {{"a", std::nan("")}, {"b", infinity}, {"c", -infinity}}});
-  const std::string text = history_to_json(history).dump();
-  const History read = history_from_json(nlohmann::json::parse(text));
+  const std::string text = to_text(history_to_json(history));
+  const History read = history_from_json(parse_json(text));
   EXPECT_TRUE(std::isnan(read.column("a")[0]));
   EXPECT_EQ(read.column("b")[0], infinity);
   EXPECT_EQ(read.column("c")[0], -infinity);
@@ -75,7 +75,7 @@ TEST(History, RefusesJsonThatIsNoHistory) {
         R"([{"epoch":1,"step":1,"seconds":0,"values":{}}])",
         R"([{"epoch":1,"step":1,"seconds":0,"values":[["a"]]}])",
         R"([{"epoch":1,"step":1,"seconds":0,"values":[[1,2]]}])"}) {
-    EXPECT_THROW(history_from_json(nlohmann::json::parse(text)), Error) << text;
+    EXPECT_THROW(history_from_json(parse_json(text)), Error) << text;
   }
 }
 

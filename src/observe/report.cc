@@ -1,26 +1,27 @@
 #include "observe/report.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/atomic_file.h"
+#include "base/json.h"
 
 namespace starling {
 namespace {
 
 template <typename T>
-nlohmann::ordered_json or_null(const std::optional<T>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+OrderedJson or_null(const std::optional<T>& value) {
+  return value ? OrderedJson(*value) : OrderedJson();
 }
 
-nlohmann::ordered_json times_to_json(const std::vector<Report::Times>& times) {
-  nlohmann::ordered_json workers = nlohmann::ordered_json::array();
+OrderedJson times_to_json(const std::vector<Report::Times>& times) {
+  OrderedJson workers = OrderedJson::array();
   for (const Report::Times& worker : times) {
-    workers.push_back({{"input_s", worker.input},
-                       {"compute_s", worker.compute},
-                       {"communication_s", worker.communication},
-                       {"hidden_s", worker.hidden},
-                       {"waiting_s", worker.waiting}});
+    OrderedJson& split = workers.emplace_back();
+    split["input_s"] = worker.input;
+    split["compute_s"] = worker.compute;
+    split["communication_s"] = worker.communication;
+    split["hidden_s"] = worker.hidden;
+    split["waiting_s"] = worker.waiting;
   }
   return workers;
 }
@@ -43,38 +44,37 @@ std::vector<int> stragglers(const std::vector<Report::Times>& times) {
 }
 
 std::string report_to_json(const Report& report) {
-  const nlohmann::ordered_json json = {
-      {"strategy", report.strategy},
-      {"workers", report.workers},
-      {"lanes", report.lanes},
-      {"shards", report.shards},
-      {"micro_batch", report.micro_batch},
-      {"exact", report.exact},
-      {"precision", report.precision},
-      {"isa", report.isa},
-      {"epochs", report.epochs},
-      {"batch", report.batch},
-      {"accumulate", report.accumulate},
-      {"seed", report.seed},
-      {"steps", report.steps},
-      {"samples", report.samples},
-      {"wall_s", report.wall_s},
-      {"samples_per_s", report.samples_per_s},
-      {"train_loss", or_null(report.train_loss)},
-      {"test_loss", or_null(report.test_loss)},
-      {"test_accuracy", or_null(report.test_accuracy)},
-      {"weights_sha256", or_null(report.weights_sha256)},
-      {"bytes_sent", report.bytes_sent},
-      {"worker_times", times_to_json(report.times)},
-      {"stragglers", stragglers(report.times)},
-      {"samples_unique", or_null(report.samples_unique)},
-      {"samples_duplicated", or_null(report.samples_duplicated)},
-      {"samples_missing", or_null(report.samples_missing)},
-      {"resumed_from", or_null(report.resumed_from)},
-      {"stopped_by", or_null(report.stopped_by)},
-      {"version", report.version.empty() ? STARLING_VERSION : report.version},
-  };
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  OrderedJson json;
+  json["strategy"] = report.strategy;
+  json["workers"] = report.workers;
+  json["lanes"] = report.lanes;
+  json["shards"] = report.shards;
+  json["micro_batch"] = report.micro_batch;
+  json["exact"] = report.exact;
+  json["precision"] = report.precision;
+  json["isa"] = report.isa;
+  json["epochs"] = report.epochs;
+  json["batch"] = report.batch;
+  json["accumulate"] = report.accumulate;
+  json["seed"] = report.seed;
+  json["steps"] = report.steps;
+  json["samples"] = report.samples;
+  json["wall_s"] = report.wall_s;
+  json["samples_per_s"] = report.samples_per_s;
+  json["train_loss"] = or_null(report.train_loss);
+  json["test_loss"] = or_null(report.test_loss);
+  json["test_accuracy"] = or_null(report.test_accuracy);
+  json["weights_sha256"] = or_null(report.weights_sha256);
+  json["bytes_sent"] = report.bytes_sent;
+  json["worker_times"] = times_to_json(report.times);
+  json["stragglers"] = stragglers(report.times);
+  json["samples_unique"] = or_null(report.samples_unique);
+  json["samples_duplicated"] = or_null(report.samples_duplicated);
+  json["samples_missing"] = or_null(report.samples_missing);
+  json["resumed_from"] = or_null(report.resumed_from);
+  json["stopped_by"] = or_null(report.stopped_by);
+  json["version"] = report.version.empty() ? STARLING_VERSION : report.version;
+  return to_text(json, 2) + "\n";
 }
 
 void write_report(const Report& report, const std::filesystem::path& path) {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/atomic_file_testing.h"
+#include "base/json.h"
 #include "base/read_file.h"
 #include "starling/error.h"
 
@@ -13,7 +13,7 @@ namespace starling {
 namespace {
 
 TEST(Report, HasEveryFieldAndNullForWhatIsAbsent) {
-  const auto json = nlohmann::json::parse(report_to_json(Report{}));
+  const Json json = parse_json(report_to_json(Report{}));
   for (const char* name : {"strategy", "workers", "lanes", "shards", "micro_batch", "exact",
                            "precision", "isa", "steps", "samples", "wall_s", "samples_per_s",
                            "bytes_sent", "version", "epochs", "batch", "seed"}) {
@@ -39,7 +39,7 @@ TEST(Report, IsReadBackExactly) {
   report.weights_sha256.emplace("ab");
   report.samples_missing = 0;
   write_report(report, folder.path() / "report.json");
-  const auto json = nlohmann::json::parse(read_text(folder.path() / "report.json", 10000));
+  const Json json = parse_json(read_text(folder.path() / "report.json", 10000));
   EXPECT_EQ(json["lanes"], 2);
   EXPECT_EQ(json["seed"].get<uint64_t>(), UINT64_MAX);
   EXPECT_EQ(json["test_loss"].get<double>(), 0.1 + 0.2);

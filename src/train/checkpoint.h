@@ -12,12 +12,12 @@
 
 #include <filesystem>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/json.h"
 #include "train/safetensors.h"
 
 namespace starling {
@@ -31,7 +31,7 @@ struct Snapshot {
   std::vector<Tensor> statistics;  // running statistics of normalisation
   // The caller's own: seed, cursor, history, …; "step" is required, a whole number ≥ 0. Texts are
   // UTF-8, and numbers finite (JSON knows no others: they come back as null).
-  nlohmann::json manifest = nlohmann::json::object();
+  Json manifest = Json::object();
 };
 
 struct CheckpointOptions {

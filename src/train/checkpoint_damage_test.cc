@@ -129,10 +129,10 @@ TEST_F(DamagedCheckpoint, LostAndSwappedFilesAreNoticed) {
 TEST_F(DamagedCheckpoint, NewerFormatsAndHostileManifestsAreRefused) {
   const fs::path file = newest_ / "manifest.json";
   const std::string text = read_text(file, 1 << 20);
-  nlohmann::json manifest = nlohmann::json::parse(text);
+  Json manifest = parse_json(text);
   manifest["version"] = 2;
   for (const std::string& hostile :
-       {manifest.dump(), std::string("[]"), std::string(1 << 20, '['), std::string("null"),
+       {to_text(manifest), std::string("[]"), std::string(1 << 20, '['), std::string("null"),
         std::string(R"({"format":"starling checkpoint","version":1})")}) {
     overwrite(file, hostile);
     EXPECT_THROW(CheckpointStore::load(newest_), Error);

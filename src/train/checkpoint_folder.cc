@@ -35,9 +35,7 @@ Error damaged(const std::filesystem::path& path, std::string_view what) {
                      "the checkpoint is damaged: use an earlier one");
 }
 
-std::string text_of(const json& value) {
-  return value.dump(1, ' ', false, json::error_handler_t::replace);
-}
+std::string text_of(const json& value) { return to_text(value, 1); }
 
 // The hash of a manifest is over its text without the hash itself. Reading gives the same text
 // again, because numbers are written so that they are read back exactly.

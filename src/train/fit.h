@@ -38,7 +38,7 @@ class FitLoop {
   void resume();
   void restore(const CheckpointStore::Loaded& loaded);
   Snapshot snapshot() const;
-  nlohmann::json job_fingerprint() const;
+  Json job_fingerprint() const;
   std::string fingerprint_text() const;
   void save_if_due();
   void save_now();

@@ -6,6 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/isa.h"
+#include "base/json.h"
 #include "base/sha256.h"
 #include "observe/history_json.h"
 #include "starling/error.h"
@@ -38,30 +39,34 @@ void keep_ledger_before(const std::filesystem::path& path, uint32_t epoch) {
   if (!file) return;
   std::string kept, line;
   while (std::getline(file, line)) {
-    const nlohmann::json entry = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const Json entry = parse_json(line);
     if (entry.is_object() && entry.contains("epoch") && entry["epoch"].is_number_integer() &&
-        entry["epoch"] < epoch) {
+        entry["epoch"].get<int64_t>() < epoch) {
       kept += line + '\n';
     }
   }
   write_file_atomically(path, kept);
 }
 
+uint64_t count(const Json& object, const char* key) { return object.at(key).get<uint64_t>(); }
+
 std::string callback_name(size_t index) { return fmt::format("callback/{}", index); }
 
 }  // namespace
 
 // What must be the same when a run goes on, because it is part of its numbers.
-nlohmann::json FitLoop::job_fingerprint() const {
-  return {{"seed", impl_.options.seed},
-          {"batch", options_.batch},
-          {"accumulate", options_.accumulate},
-          {"shards", executor_.options().shards},
-          {"micro_batch", executor_.options().micro_batch},
-          {"precision", precision_name(impl_.options.precision)},
-          {"samples", train_.size()},
-          {"shuffle", options_.shuffle},
-          {"optimizer", optimizer_name(impl_.options.optimizer.kind)}};
+Json FitLoop::job_fingerprint() const {
+  Json job;
+  job["seed"] = impl_.options.seed;
+  job["batch"] = options_.batch;
+  job["accumulate"] = options_.accumulate;
+  job["shards"] = executor_.options().shards;
+  job["micro_batch"] = executor_.options().micro_batch;
+  job["precision"] = precision_name(impl_.options.precision);
+  job["samples"] = train_.size();
+  job["shuffle"] = options_.shuffle;
+  job["optimizer"] = optimizer_name(impl_.options.optimizer.kind);
+  return job;
 }
 
 // What must be the same on all workers, a line each.
@@ -69,8 +74,8 @@ std::string FitLoop::fingerprint_text() const {
   if (impl_.world().workers() == 1) return {};  // nobody to compare with
   std::string text = fmt::format("version {}\nisa {}\nworkers {}\nlanes {}\n", version(),
                                  isa_name(), strategy_->workers(), executor_.lanes().count());
-  const nlohmann::json job = job_fingerprint();
-  for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, value.dump());
+  const Json job = job_fingerprint();
+  for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, to_text(value));
   text +=
       fmt::format("epochs {}\nstep {}\nmodel {}\nloss {}\n", options_.epochs, impl_.summary.steps,
                   sha256_hex(impl_.model.summary()), impl_.options.loss->kind());
@@ -95,7 +100,7 @@ Snapshot FitLoop::snapshot() const {
   snapshot.weights = impl_.state.weight_tensors();
   snapshot.optimizer = impl_.state.optimizer_tensors();
   snapshot.statistics = impl_.state.statistics_tensors();
-  nlohmann::json callbacks = nlohmann::json::array();
+  Json callbacks = Json::array();
   for (size_t i = 0; i < options_.callbacks.size(); ++i) {
     CallbackState state = options_.callbacks[i]->save();
     callbacks.push_back(state.text);
@@ -104,26 +109,27 @@ Snapshot FitLoop::snapshot() const {
     snapshot.optimizer.push_back({callback_name(i), shape, std::move(state.values)});
   }
   const FitSummary& summary = impl_.summary;
-  snapshot.manifest = {{"step", summary.steps},
-                       {"updates", impl_.state.step},
-                       {"skipped", impl_.state.skipped},
-                       {"epoch", cursor_.epoch},
-                       {"step_in_epoch", cursor_.step_in_epoch},
-                       {"ended", cursor_.ended},
-                       {"job", job_fingerprint()},
-                       {"sums",
-                        {{"samples", cursor_.sums.samples},
-                         {"loss", cursor_.sums.loss},
-                         {"metrics", cursor_.sums.metrics}}},
-                       {"history", history_to_json(history_)},
-                       {"callbacks", callbacks},
-                       {"ledger", to_hex(ledger_.save())},
-                       {"totals",
-                        {{"samples", summary.samples},
-                         {"unique", summary.samples_unique},
-                         {"duplicated", summary.samples_duplicated},
-                         {"missing", summary.samples_missing},
-                         {"skipped", summary.skipped_steps}}}};
+  Json& manifest = snapshot.manifest;
+  manifest["step"] = summary.steps;
+  manifest["updates"] = impl_.state.step;
+  manifest["skipped"] = impl_.state.skipped;
+  manifest["epoch"] = cursor_.epoch;
+  manifest["step_in_epoch"] = cursor_.step_in_epoch;
+  manifest["ended"] = cursor_.ended;
+  manifest["job"] = job_fingerprint();
+  Json& sums = manifest["sums"];
+  sums["samples"] = cursor_.sums.samples;
+  sums["loss"] = cursor_.sums.loss;
+  sums["metrics"] = cursor_.sums.metrics;
+  manifest["history"] = history_to_json(history_);
+  manifest["callbacks"] = callbacks;
+  manifest["ledger"] = to_hex(ledger_.save());
+  Json& totals = manifest["totals"];
+  totals["samples"] = summary.samples;
+  totals["unique"] = summary.samples_unique;
+  totals["duplicated"] = summary.samples_duplicated;
+  totals["missing"] = summary.samples_missing;
+  totals["skipped"] = summary.skipped_steps;
   return snapshot;
 }
 
@@ -140,7 +146,7 @@ void FitLoop::resume() {
     note("a damaged checkpoint was passed over: " + skipped);
   try {
     restore(*loaded);
-  } catch (const nlohmann::json::exception& error) {
+  } catch (const Json::exception& error) {
     throw input_error(
         fmt::format("the manifest of {} lacks something: {}", loaded->path.string(), error.what()),
         "it was not written by this version of Starling; start anew without --resume");
@@ -155,13 +161,13 @@ void FitLoop::resume() {
 }
 
 void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
-  const nlohmann::json& manifest = loaded.snapshot.manifest;
-  const nlohmann::json now = job_fingerprint();
+  const Json& manifest = loaded.snapshot.manifest;
+  const Json now = job_fingerprint();
   for (const auto& [key, value] : now.items()) {
-    const nlohmann::json before = manifest.at("job").at(key);
-    if (before == value) continue;
+    const std::string before = to_text(manifest.at("job").at(key)), after = to_text(value);
+    if (before == after) continue;
     throw input_error(fmt::format("{} was made with {} = {}, but the job now says {}",
-                                  loaded.path.string(), key, before.dump(), value.dump()),
+                                  loaded.path.string(), key, before, after),
                       fmt::format("set {} back, or start anew in another run folder", key));
   }
   std::vector<NamedTensor> optimizer;
@@ -181,30 +187,31 @@ void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
   impl_.state.load_statistics(loaded.snapshot.statistics);
   impl_.weights_changed();
   impl_.executor_for(options_.batch);  // refreshes packed copies
-  impl_.state.step = manifest.at("updates");
-  impl_.state.skipped = manifest.at("skipped");
-  cursor_.epoch = manifest.at("epoch");
-  cursor_.step_in_epoch = manifest.at("step_in_epoch");
+  impl_.state.step = count(manifest, "updates");
+  impl_.state.skipped = count(manifest, "skipped");
+  cursor_.epoch = static_cast<uint32_t>(count(manifest, "epoch"));
+  cursor_.step_in_epoch = count(manifest, "step_in_epoch");
   // Without callbacks nothing is left that could have ended it.
   cursor_.ended = manifest.value("ended", false) && !options_.callbacks.empty();
-  const nlohmann::json& sums = manifest.at("sums");
-  cursor_.sums = {
-      .samples = sums.at("samples"), .loss = sums.at("loss"), .metrics = sums.at("metrics")};
+  const Json& sums = manifest.at("sums");
+  cursor_.sums = {.samples = static_cast<int64_t>(count(sums, "samples")),
+                  .loss = sums.at("loss").get<double>(),
+                  .metrics = sums.at("metrics").get<std::vector<double>>()};
   history_ = history_from_json(manifest.at("history"));
-  const nlohmann::json& texts = manifest.at("callbacks");
+  const Json& texts = manifest.at("callbacks");
   for (size_t i = 0; i < callbacks.size() && i < texts.size(); ++i) {
-    callbacks[i].text = texts[i];
+    callbacks[i].text = texts[i].get<std::string>();
     options_.callbacks[i]->restore(callbacks[i]);
   }
-  ledger_.restore(from_hex(manifest.at("ledger")));
-  const nlohmann::json& totals = manifest.at("totals");
+  ledger_.restore(from_hex(manifest.at("ledger").get<std::string>()));
+  const Json& totals = manifest.at("totals");
   FitSummary& summary = impl_.summary;
-  summary.steps = manifest.at("step");
-  summary.samples = totals.at("samples");
-  summary.samples_unique = totals.at("unique");
-  summary.samples_duplicated = totals.at("duplicated");
-  summary.samples_missing = totals.at("missing");
-  summary.skipped_steps = totals.at("skipped");
+  summary.steps = count(manifest, "step");
+  summary.samples = count(totals, "samples");
+  summary.samples_unique = count(totals, "unique");
+  summary.samples_duplicated = count(totals, "duplicated");
+  summary.samples_missing = count(totals, "missing");
+  summary.skipped_steps = count(totals, "skipped");
 }
 
 void FitLoop::save_if_due() {
