@@ -17,6 +17,10 @@ std::string grouped(double number) {
   return text;
 }
 
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
+}
+
 std::string resume_line(const Arguments& arguments, const RunResult& result) {
   std::string line = fmt::format("starling train {} --resume --run-dir {}", arguments.target,
                                  result.folder.string());
@@ -55,7 +59,11 @@ int train_command(const Arguments& arguments, const Environment& environment) {
     return launch({.command = arguments.command_line,
                    .workers = static_cast<int>(job.workers),
                    .lanes = static_cast<int>(job.lanes),
-                   .fabric = job.strategy.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm});
+                   .fabric = job.strategy.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm,
+                   .survive = job.strategy.survive,
+                   .min_workers = static_cast<int>(job.strategy.min_workers),
+                   .heartbeat_limit = milliseconds(job.strategy.heartbeat_limit),
+                   .progress_limit = milliseconds(job.strategy.progress_limit)});
   }
   handle_stop_signals(!environment.is_follower);
   RunOptions options;

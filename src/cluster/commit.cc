@@ -1,6 +1,7 @@
 #include "cluster/commit.h"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -48,6 +49,26 @@ std::vector<Action> Member::reduced(int64_t step, bool finite) {
     finite_ = finite;
     have_reduced_.insert(options_.id);
     tell_members(Message::Kind::kReduced, step);
+    go_on();
+  }
+  return std::exchange(actions_, {});
+}
+
+void Member::withdraw(int64_t step) {
+  if (applying_ || at_ != Progress{step, Phase::kReduced}) return;
+  at_.phase = Phase::kWorking;
+  have_reduced_.clear();
+}
+
+void Member::suspend() {
+  if (std::exchange(applying_, false)) at_.phase = Phase::kReduced;
+}
+
+std::vector<Action> Member::heard_all(Message::Kind kind, int64_t step) {
+  const bool expected = !is_stopped() && !applying_ && step == at_.step;
+  if (expected) {
+    (kind == Message::Kind::kReduced ? have_reduced_ : have_applied_) =
+        std::set<int>(members_.begin(), members_.end());
     go_on();
   }
   return std::exchange(actions_, {});
@@ -221,12 +242,11 @@ std::vector<Action> Coordinator::left(int worker) {
 std::vector<Action> Coordinator::new_view() {
   ++view_;
   ready_.clear();
+  Message prepare{.kind = Message::Kind::kPrepare, .view = view_};
+  std::set_union(members_.begin(), members_.end(), leaving_.begin(), leaving_.end(),
+                 std::back_inserter(prepare.members));
   std::vector<Action> actions;
-  for (const std::set<int>& group : {members_, leaving_}) {
-    for (int id : group) {
-      actions.push_back(send(id, {.kind = Message::Kind::kPrepare, .view = view_}));
-    }
-  }
+  for (const int id : prepare.members) actions.push_back(send(id, prepare));
   return actions;
 }
 

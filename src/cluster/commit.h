@@ -33,7 +33,7 @@ struct Message {
   enum class Kind : uint8_t {
     kReduced,  // member → members: my sums of `step` are complete
     kApplied,  // member → members: my part of the update of `step` is done
-    kPrepare,  // coordinator → members: stop, a new view is being made
+    kPrepare,  // coordinator → members: stop, a new view is being made of `members`
     kReady,    // member → coordinator: stopped at `progress`
     kResume,   // coordinator → members: go on at `step`
   };
@@ -46,7 +46,7 @@ struct Message {
   bool has_state = false;      // of kReady: false for a newcomer, which has nothing yet
   Progress progress;           // of kReady
   int64_t reduced_in = 0;      // of kReady: the view in which the step was reduced
-  std::vector<int> members;    // of kResume, ascending
+  std::vector<int> members;    // of kResume, ascending; of kPrepare: all who are asked
   std::vector<int> newcomers;  // of kResume: those that wait for the state
   int donor = -1;              // of kResume: gives it to them
 };
@@ -89,6 +89,14 @@ class Member {
   [[nodiscard]] std::vector<Action> receive(const Message& message);
   [[nodiscard]] std::vector<Action> reduced(int64_t step, bool finite);
   [[nodiscard]] std::vector<Action> applied(int64_t step);
+  // What was told with reduced() is not so: the sums need a part that a lost member, or one that
+  // stops, had not given. Only before the commit.
+  void withdraw(int64_t step);
+  // The update is not under way any more, though perhaps not done: its parts that are, stay. For a
+  // program that has to wait for others within it.
+  void suspend();
+  // All members have said so, at once: where they meet at a barrier instead of sending messages.
+  [[nodiscard]] std::vector<Action> heard_all(Message::Kind kind, int64_t step);
   [[nodiscard]] std::vector<Action> received_state(int64_t view, int64_t step);
 
   const Progress& progress() const { return at_; }

@@ -20,6 +20,8 @@
 #include <memory>
 #include <optional>
 
+#include "cluster/control.h"
+#include "cluster/coordination.h"
 #include "cluster/core_plan.h"
 #include "cluster/guardian.h"
 #include "cluster/worker_error.h"
@@ -34,6 +36,8 @@ using Clock = std::chrono::steady_clock;
 
 // How long workers have to end by themselves after one has failed, or after a second signal.
 constexpr std::chrono::seconds kGrace{1};
+// For workers that are not heard of any more.
+constexpr std::chrono::milliseconds kLookEvery{50};
 
 // A pipe of this process, closed on exec.
 struct Pipe {
@@ -79,16 +83,17 @@ class StopSignals {
 class Launch {
  public:
   explicit Launch(const LaunchOptions& options) : options_(options), cpus_(available_cpus()) {
+    CoordinationOptions coordination{.workers = options.workers,
+                                     .heartbeat_limit = options.heartbeat_limit,
+                                     .progress_limit = options.progress_limit};
     if (options.fabric == FabricKind::kShm) {
       segment_.emplace(ShmFabric::make_segment({.world = options.workers}));
-      return;
+      coordination.segment = &*segment_;
+    } else {
+      listen();
+      coordination.ports = ports();
     }
-    std::vector<uint16_t> ports = WorkerPlace::find_ports(
-        [](const char* name) -> const char* { return std::getenv(name); }, options.workers);
-    ports.resize(static_cast<size_t>(options.workers));  // 0: any that is free
-    for (const uint16_t port : ports) listeners_.emplace_back(TcpAddress{.port = port});
-    if (getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
-      throw run_error("the system gives no random numbers", "use fabric = \"shm\"");
+    if (options.survive) coordination_.emplace(coordination);
   }
 
   ~Launch() {
@@ -113,12 +118,35 @@ class Launch {
     bool running = false;
     bool given_up = false;  // killed here
     int code = 0;
+    std::string why;  // it was killed here for that
+    enum class Outcome : uint8_t { kOpen, kDone, kLost } outcome = Outcome::kOpen;
   };
+  using Outcome = Worker::Outcome;
+
+  bool any(Outcome outcome) const {
+    return std::any_of(workers_.begin(), workers_.end(),
+                       [&](const Worker& worker) { return worker.outcome == outcome; });
+  }
 
   int running() const {
     int count = 0;
     for (const Worker& worker : workers_) count += worker.running;
     return count;
+  }
+
+  void listen() {
+    std::vector<uint16_t> wanted = WorkerPlace::find_ports(
+        [](const char* name) -> const char* { return std::getenv(name); }, options_.workers);
+    wanted.resize(static_cast<size_t>(options_.workers));  // 0: any that is free
+    for (const uint16_t port : wanted) listeners_.emplace_back(TcpAddress{.port = port});
+    if (getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
+      throw run_error("the system gives no random numbers", "use fabric = \"shm\"");
+  }
+
+  std::vector<uint16_t> ports() const {
+    std::vector<uint16_t> result;
+    for (const TcpListener& listener : listeners_) result.push_back(listener.address().port);
+    return result;
   }
 
   WorkerPlace place(int rank) const {
@@ -131,7 +159,7 @@ class Launch {
     } else {
       place.descriptor = listeners_[static_cast<size_t>(rank)].fd();
       place.token = token_;
-      for (const TcpListener& listener : listeners_) place.ports.push_back(listener.address().port);
+      place.ports = ports();
     }
     return place;
   }
@@ -139,35 +167,45 @@ class Launch {
   void start(int rank) {
     std::optional<Pipe> output;
     if (rank > 0) output.emplace("the output of a worker");
+    std::pair<Socket, Socket> control;
+    if (coordination_) control = control_sockets();
     const pid_t launcher = getpid();
     const pid_t process = fork();
     if (process < 0) {
       throw run_error(fmt::format("worker {} can't be started: {}", rank, std::strerror(errno)),
                       "raise the limit of processes (ulimit -u), or use fewer workers");
     }
-    if (process == 0) become_worker(rank, launcher, output ? output->write_end.fd() : -1);
+    if (process == 0) {
+      become_worker(rank, launcher, output ? output->write_end.fd() : -1, control.second.fd());
+    }
     setpgid(process, guardian_.group());  // here too: whichever comes first, before any signal
     Worker worker;
     worker.process = process;
     worker.pidfd = Socket(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
     worker.running = true;
     if (output) worker.output = std::move(output->read_end);
+    if (coordination_) coordination_->add(rank, std::move(control.first));
     workers_.push_back(std::move(worker));
   }
 
   // In the new process, up to exec: only calls that are safe after fork.
-  [[noreturn]] void become_worker(int rank, pid_t launcher, int output) const {
+  [[noreturn]] void become_worker(int rank, pid_t launcher, int output, int control) const {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);  // it died before that
     setpgid(0, guardian_.group());  // Ctrl-C reaches the launcher alone, which passes it on once
     signals_.restore();
+    WorkerPlace own = place(rank);
+    own.control = control;
     if (output >= 0) {
+      if (coordination_) {
+        own.out = dup(STDOUT_FILENO);
+        own.err = dup(STDERR_FILENO);
+      }
       dup2(output, STDOUT_FILENO);
       dup2(output, STDERR_FILENO);
     }
     pin(rank);
-    const WorkerPlace own = place(rank);
-    for (const int kept : {own.descriptor, own.errors}) fcntl(kept, F_SETFD, 0);
+    for (const int kept : {own.descriptor, own.errors, own.control}) fcntl(kept, F_SETFD, 0);
     for (const auto& [name, value] : own.variables()) setenv(name.c_str(), value.c_str(), 1);
     std::vector<char*> arguments;
     for (const std::string& word : options_.command)
@@ -198,8 +236,11 @@ class Launch {
     for (const Worker& worker : workers_) {
       polled.push_back({worker.running ? worker.pidfd.fd() : -1, POLLIN, 0});
       polled.push_back({worker.output ? worker.output.fd() : -1, POLLIN, 0});
+      polled.push_back(
+          {coordination_ ? coordination_->fd(static_cast<int>(&worker - workers_.data())) : -1,
+           POLLIN, 0});
     }
-    int wait_ms = -1;
+    int wait_ms = coordination_ ? static_cast<int>(kLookEvery.count()) : -1;
     if (kill_at_) {
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now()).count();
@@ -208,9 +249,11 @@ class Launch {
     if (poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) pass_signals_on();
     for (size_t i = 0; i < workers_.size(); ++i) {
-      if (polled[2 + 2 * i].revents != 0) drain(workers_[i], false);
-      if (polled[1 + 2 * i].revents != 0) reap(static_cast<int>(i));
+      if (polled[2 + 3 * i].revents != 0) drain(workers_[i], false);
+      if (polled[3 + 3 * i].revents != 0) coordination_->hear(static_cast<int>(i));
+      if (polled[1 + 3 * i].revents != 0) reap(static_cast<int>(i));
     }
+    if (coordination_) kill_the_frozen();
     if (kill_at_ && Clock::now() >= *kill_at_) give_up();
   }
 
@@ -264,19 +307,57 @@ class Launch {
     worker.running = false;
     drain(worker, false);
     take_errors();
-    if (segment_) ShmFabric::mark_gone_in(*segment_, rank);
+    if (coordination_) {
+      coordination_->mark_gone(rank);
+    } else if (segment_) {
+      ShmFabric::mark_gone_in(*segment_, rank);
+    }
+    if (WIFSIGNALED(status) && can_survive()) return lose(rank, WTERMSIG(status));
+    // When the first ends, all is written.
+    if (WIFSIGNALED(status) && coordination_ && any(Outcome::kDone)) return;
     worker.code =
         WIFSIGNALED(status) ? code_of_signal(rank, WTERMSIG(status)) : WEXITSTATUS(status);
-    if (worker.code == 0) return;
+    if (worker.code == 0) {
+      worker.outcome = Outcome::kDone;
+      if (coordination_) coordination_->end(rank);
+      return;
+    }
     if (!failed_) failed_ = worker.code;
     // A worker that was asked to stop ends with "resume me", or of the signal: the others may be
     // saving still.
     if (worker.code != EX_TEMPFAIL && !(stopping_ && worker.code == 128 + SIGTERM)) kill_soon();
   }
 
+  // Whether the others go on without one that was killed.
+  bool can_survive() const {
+    return coordination_ && !stopping_ && !failed_ && !kill_at_ &&
+           running() >= std::max(1, options_.min_workers);
+  }
+
+  void lose(int rank, int signal) {
+    Worker& worker = workers_[static_cast<size_t>(rank)];
+    worker.outcome = Outcome::kLost;
+    coordination_->lose(rank, worker.why.empty() ? fmt::format("it was ended by signal {} ({})",
+                                                               signal, strsignal(signal))
+                                                 : worker.why);
+  }
+
+  // A worker that may come back to life must not: it is killed before the others go on.
+  void kill_the_frozen() {
+    for (const auto& [rank, why] : coordination_->find_frozen()) {
+      Worker& worker = workers_[static_cast<size_t>(rank)];
+      if (!worker.running) continue;
+      worker.why = why;
+      kill(worker.process, SIGKILL);
+    }
+  }
+
   int code_of_signal(int rank, int signal) const {
     if (workers_[static_cast<size_t>(rank)].given_up) return 1;
     if (stopping_ && signal == SIGTERM) return 128 + signal;  // as was asked for
+    if (coordination_) {
+      for (const std::string& news : coordination_->unsettled()) say("error: " + news);
+    }
     say(fmt::format(
         "error: worker {} was ended by signal {} ({})\nhint: {}a run with checkpoints "
         "goes on with --resume",
@@ -292,7 +373,8 @@ class Launch {
     for (const WorkerError& error : errors)
       say(fmt::format("error: {}\nhint: {}", error.message, error.hint));
     if (!errors.empty() && !errors[0].of_another) return errors[0].exit_code;
-    return failed_ ? *failed_ : workers_[0].code;
+    if (failed_) return *failed_;
+    return any(Outcome::kDone) ? 0 : workers_[0].code;
   }
 
   // Whole lines of what the worker has written; all of it at the `end`.
@@ -332,8 +414,9 @@ class Launch {
   JobToken token_{};
   std::vector<Worker> workers_;
   std::vector<WorkerError> errors_;
-  std::optional<int> failed_;  // the code of the first that did
-  bool stopping_ = false;      // all were asked to
+  std::optional<int> failed_;                 // the code of the first that did
+  bool stopping_ = false;                     // all were asked to
+  std::optional<Coordination> coordination_;  // if workers are to survive the loss of others
   std::optional<Clock::time_point> kill_at_;
 };
 

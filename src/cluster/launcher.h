@@ -7,8 +7,13 @@
 // later, or after a second signal, are killed. Workers and all that they start die with the
 // launcher, however it dies (guardian.h), and the memory that they share has no name: nothing is
 // left behind.
+//
+// A worker that is killed is no failure if the others survive it (`survive`): the launcher
+// coordinates them (commit.h), and gives them the means to talk without it. One that has not been
+// heard of for `heartbeat_limit`, or has not got on for `progress_limit`, is killed first.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -21,6 +26,10 @@ struct LaunchOptions {
   int workers = 1;
   int lanes = 0;  // cores for each worker; 0: as many as there are for all
   FabricKind fabric = FabricKind::kShm;
+  bool survive = false;
+  int min_workers = 1;  // with fewer, the job ends
+  std::chrono::milliseconds heartbeat_limit{2000};
+  std::chrono::milliseconds progress_limit{60'000};
 };
 
 // Blocks until all workers have ended, and says what they told it (worker_error.h). Returns the

@@ -18,6 +18,9 @@ constexpr const char* kDescriptor = "STARLING_FD";
 constexpr const char* kPorts = "STARLING_PORTS";
 constexpr const char* kToken = "STARLING_TOKEN";
 constexpr const char* kErrors = "STARLING_ERRORS_FD";
+constexpr const char* kControl = "STARLING_CONTROL_FD";
+constexpr const char* kOut = "STARLING_OUT_FD";
+constexpr const char* kErr = "STARLING_ERR_FD";
 
 Error bad(const char* name, const std::string& value) {
   return input_error(fmt::format("{} = \"{}\" in the environment makes no sense", name, value),
@@ -76,7 +79,10 @@ std::vector<std::pair<std::string, std::string>> WorkerPlace::variables() const 
     result.emplace_back(kPorts, fmt::format("{}", fmt::join(ports, ",")));
     result.emplace_back(kToken, to_hex(token));
   }
-  if (errors >= 0) result.emplace_back(kErrors, fmt::format("{}", errors));
+  for (const auto& [name, fd] :
+       {std::pair{kErrors, errors}, {kControl, control}, {kOut, out}, {kErr, err}}) {
+    if (fd >= 0) result.emplace_back(name, fmt::format("{}", fd));
+  }
   return result;
 }
 
@@ -86,8 +92,12 @@ std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
   place.workers = number(kWorkers, lookup(kWorkers), 1, 1024);
   place.rank = number(kRank, lookup(kRank), 0, place.workers - 1);
   place.descriptor = number(kDescriptor, lookup(kDescriptor), 0, 1 << 20);
-  if (const char* const errors = lookup(kErrors))
-    place.errors = number(kErrors, errors, 0, 1 << 20);
+  for (const auto& [name, fd] : {std::pair{kErrors, &place.errors},
+                                 {kControl, &place.control},
+                                 {kOut, &place.out},
+                                 {kErr, &place.err}}) {
+    if (const char* const text = lookup(name)) *fd = number(name, text, 0, 1 << 20);
+  }
   const char* const fabric = lookup(kFabric);
   if (fabric == nullptr) throw bad(kFabric, "");
   if (std::strcmp(fabric, "tcp") == 0) {

@@ -22,6 +22,8 @@ struct WorkerPlace {
   std::vector<uint16_t> ports;  // tcp: by rank, on loopback
   JobToken token{};             // tcp: proves that a connection is of this job
   int errors = -1;              // the pipe for worker_error.h; −1: nobody listens
+  int control = -1;             // the socket to the launcher; −1: a lost worker ends the job
+  int out = -1, err = -1;       // the launcher's own, for a worker that becomes the chief
 
   // As variables of the environment: STARLING_RANK and others.
   std::vector<std::pair<std::string, std::string>> variables() const;

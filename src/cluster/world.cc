@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <sstream>
 
@@ -18,10 +20,14 @@ namespace {
 // Texts that are compared, of every worker.
 constexpr size_t kTextBytes = 4096;
 
-std::unique_ptr<Fabric> tcp_fabric(const WorkerPlace& place) {
-  TcpOptions options{.rank = place.rank, .token = place.token};
-  for (const uint16_t port : place.ports) options.addresses.push_back({"127.0.0.1", port});
-  return std::make_unique<TcpFabric>(TcpListener::adopt(place.descriptor), options);
+// Of `before`, those that are not among `now`: where they stood.
+std::vector<int> missing_ranks(const std::vector<int>& before, const std::vector<int>& now) {
+  std::vector<int> ranks;
+  for (size_t rank = 0; rank < before.size(); ++rank) {
+    if (std::find(now.begin(), now.end(), before[rank]) == now.end())
+      ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
 }
 
 std::string first_difference(const std::string& a, const std::string& b) {
@@ -39,23 +45,63 @@ std::string first_difference(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-World::World(const WorkerPlace& place) : place_(place) {
-  if (place.fabric == FabricKind::kShm) {
-    auto shm = std::make_unique<ShmFabric>(place.descriptor, place.rank);
+World::World() = default;
+
+World::World(const WorkerPlace& place) : place_(place), rank_(place.rank) {
+  members_.clear();
+  for (int worker = 0; worker < place.workers; ++worker) members_.push_back(worker);
+  if (place.control < 0) {
+    enter(place);
+    return;
+  }
+  membership_ = std::make_unique<Membership>(Socket(place.control));
+  membership_->enter(view_);
+  member_ = std::make_unique<commit::Member>(
+      commit::MemberOptions{.id = place.rank, .shared_state = shares_memory()});
+  // All know of the first view without a word.
+  static_cast<void>(member_->receive({.kind = commit::Message::Kind::kPrepare, .view = view_}));
+  static_cast<void>(member_->receive(
+      {.kind = commit::Message::Kind::kResume, .view = view_, .redo = true, .members = members_}));
+  try {
+    enter(place);
+  } catch (const LostWorker& lost) {
+    reform(lost, [](std::span<const int>) { return false; });
+  }
+}
+
+World::~World() {
+  if (membership_) membership_->wake_by(nullptr);
+}
+
+// Makes the fabric of the view, from what the launcher gave.
+void World::enter(const WorkerPlace& means) {
+  if (membership_) membership_->wake_by(nullptr);
+  collectives_.reset();
+  shm_ = nullptr;
+  if (fabric_) former_.push_back(std::move(fabric_));
+  if (means.fabric == FabricKind::kShm) {
+    auto shm = std::make_unique<ShmFabric>(means.descriptor, rank_);
     shm_ = shm.get();
+    shm_->roster().interrupt_by(interrupt());
     fabric_ = std::move(shm);
   } else {
-    fabric_ = tcp_fabric(place);
+    TcpOptions options{.rank = rank_,
+                       .token = means.token,
+                       .view = static_cast<uint64_t>(view_),
+                       .interrupt = interrupt()};
+    for (const uint16_t port : means.ports) options.addresses.push_back({"127.0.0.1", port});
+    fabric_ = std::make_unique<TcpFabric>(TcpListener::adopt(dup(means.descriptor)), options);
   }
-  if (fabric_->world() != place.workers) {
-    throw input_error(fmt::format("worker {} was told of {} workers, but its world has {}",
-                                  place.rank, place.workers, fabric_->world()),
+  if (fabric_->world() != workers()) {
+    throw input_error(fmt::format("worker {} was told of {} workers, but its world has {}", name(),
+                                  workers(), fabric_->world()),
                       "start workers with `starling launch` or `starling train --workers`");
   }
-  const auto workers = static_cast<size_t>(place.workers);
+  const auto count = static_cast<size_t>(workers());
   collectives_ = std::make_unique<Collectives>(
-      *fabric_, std::make_shared<Placement>(Placement::even(workers, workers)),
-      CollectiveOptions{.timeout = timeout()});
+      *fabric_, std::make_shared<Placement>(Placement::even(count, count)),
+      CollectiveOptions{.timeout = timeout(), .interrupt = interrupt()});
+  if (membership_) membership_->wake_by([fabric = fabric_.get()] { fabric->wake(); });
 }
 
 void World::require_shards(int shards) const {
@@ -68,22 +114,26 @@ void World::require_shards(int shards) const {
 }
 
 void World::wait(const char* what, Collectives::Handle handle) {
-  const Status status = collectives_->wait(handle);
-  if (status) return;
-  throw LostWorker(fmt::format("{}, worker {}: {}", what, rank(), status.failure().message),
-                   "see what the lost worker said; --resume goes on from the last checkpoint");
+  const Waiting waiting(*this);
+  require(what, collectives_->wait(handle));
+}
+
+bool World::can_talk(const char* what) const {
+  if (!fabric_ && workers() > 1)
+    require(what, Failure{FailureKind::kStaleView, -1, "the workers of a new view have not met"});
+  return fabric_ != nullptr;
 }
 
 void World::barrier(const char* what) {
-  if (fabric_) wait(what, collectives_->barrier());
+  if (can_talk(what)) wait(what, collectives_->barrier());
 }
 
 void World::broadcast(const char* what, std::span<std::byte> bytes) {
-  if (fabric_) wait(what, collectives_->broadcast(0, bytes));
+  if (can_talk(what)) wait(what, collectives_->broadcast(0, bytes));
 }
 
 void World::all_gather(const char* what, std::span<std::byte> all, std::vector<size_t> cuts) {
-  if (fabric_) wait(what, collectives_->all_gather(all, std::move(cuts)));
+  if (can_talk(what)) wait(what, collectives_->all_gather(all, std::move(cuts)));
 }
 
 SharedSegment World::share(const std::string& name, size_t bytes) {
@@ -123,7 +173,7 @@ std::optional<World::Difference> World::compare(const char* what, const std::str
   all_gather(what, std::as_writable_bytes(std::span(texts)), cuts);
   for (size_t r = 1; r < count; ++r) {
     if (std::strcmp(of(0), of(r)) != 0)
-      return Difference{static_cast<int>(r), first_difference(of(0), of(r))};
+      return Difference{name_of(static_cast<int>(r)), first_difference(of(0), of(r))};
   }
   return std::nullopt;
 }
@@ -132,9 +182,145 @@ void World::require_same(const char* what, const std::string& text) {
   const std::optional<Difference> found = compare(what, text);
   if (!found) return;
   throw input_error(
-      fmt::format("workers 0 and {} have not the same {}: {}", found->rank, what, found->lines),
+      fmt::format("workers {} and {} have not the same {}: {}", name_of(0), found->worker, what,
+                  found->lines),
       "start all workers with one program, one job and one kind of CPU; isa = \"avx2\" makes "
       "unlike CPUs alike");
+}
+
+Status World::meet() {
+  if (!can_talk("meeting")) return {};
+  const Waiting waiting(*this);
+  if (shm_ == nullptr) return collectives_->wait(collectives_->barrier());
+  return shm_->barrier().pass(shm_->now() + timeout());
+}
+
+void World::require(const char* what, const Status& status) const {
+  if (status) return;
+  throw LostWorker(fmt::format("{}, worker {}: {}", what, name(), status.failure().message),
+                   "see what the lost worker said; --resume goes on from the last checkpoint");
+}
+
+void World::announce() {
+  if (member_) send(member_->reduced(member_->progress().step, true));
+}
+
+void World::retract() {
+  if (member_) member_->withdraw(member_->progress().step);
+}
+
+void World::begin_completion() {
+  if (member_) send(member_->heard_all(commit::Message::Kind::kReduced, member_->progress().step));
+}
+
+Status World::complete() {
+  if (!member_) return shares_memory() ? meet() : Status();
+  const int64_t unit = member_->progress().step;
+  send(member_->applied(unit));
+  if (shares_memory()) {
+    if (Status met = meet(); !met) return met;
+    send(member_->heard_all(commit::Message::Kind::kApplied, unit));
+  }
+  membership_->note_progress();
+  return {};
+}
+
+void World::agree(const char* what, FunctionRef<void()> work) {
+  if (!survives()) return work();
+  for (auto next = Next::kRedo;;) {
+    try {
+      if (next == Next::kRedo) {
+        work();
+        announce();
+        require(what, meet());
+        begin_completion();
+      }
+      return require(what, complete());
+    } catch (const LostWorker& lost) {
+      next = reform(lost, [](std::span<const int>) { return true; });
+    }
+  }
+}
+
+// Only what is for the coordinator: members hear of one another where they meet.
+void World::send(const std::vector<commit::Action>& actions) {
+  for (const commit::Action& action : actions) {
+    if (action.kind == commit::Action::Kind::kSend && action.to < 0)
+      membership_->send(action.message);
+  }
+}
+
+World::Next World::reform(const LostWorker& lost,
+                          FunctionRef<bool(std::span<const int> ranks)> can_complete) {
+  using Kind = commit::Message::Kind;
+  if (!survives()) throw lost;
+  const Instant began = std::chrono::steady_clock::now();
+  const std::vector<int> before = members_;
+  Recovery recovery{.operation = lost.what()};
+  member_->suspend();
+  const Waiting waiting(*this);
+  while (true) {
+    std::optional<ControlMessage> message = membership_->next(began + timeout());
+    if (!message) throw lost;  // nobody is known to be lost: the failure stands
+    if (message->commit.kind == Kind::kPrepare) {
+      recovery.news += (recovery.news.empty() ? "" : "; ") + message->news;
+      if (std::vector<int> ranks = missing_ranks(before, message->commit.members);
+          !ranks.empty() && !can_complete(ranks)) {
+        retract();
+      }
+      send(member_->receive(message->commit));
+    } else if (message->commit.kind == Kind::kResume && message->commit.view > view_) {
+      const std::vector<commit::Action> actions = member_->receive(message->commit);
+      if (member_->view() != message->commit.view) continue;  // of a view that is over already
+      const bool apply = std::any_of(  // else: it works on a unit again, or on the next one
+          actions.begin(), actions.end(),
+          [](const auto& action) { return action.kind == commit::Action::Kind::kApply; });
+      recovery.redone = !apply;
+      try {
+        resume(std::move(*message));
+        break;
+      } catch (const LostWorker&) {
+        member_->suspend();  // another was lost meanwhile: the next view will come
+      }
+    }
+  }
+  for (const int rank : missing_ranks(before, members_))
+    recovery.lost.push_back(before[static_cast<size_t>(rank)]);
+  recovery.left = members_;
+  recovery.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  recoveries_.push_back(std::move(recovery));
+  if (told_) told_(recoveries_.back());
+  return recoveries_.back().redone ? Next::kRedo : Next::kComplete;
+}
+
+// What the chief writes is the job's: it goes where the launcher writes.
+void World::take_over_output() {
+  for (const auto& [own, launchers] :
+       {std::pair{STDOUT_FILENO, &place_.out}, {STDERR_FILENO, &place_.err}}) {
+    if (*launchers < 0) continue;
+    std::fflush(own == STDOUT_FILENO ? stdout : stderr);
+    dup2(*launchers, own);
+    close(std::exchange(*launchers, -1));
+  }
+}
+
+// Enters the new view.
+void World::resume(ControlMessage message) {
+  view_ = message.commit.view;
+  members_ = message.commit.members;
+  const auto own = std::find(members_.begin(), members_.end(), name());
+  rank_ = static_cast<int>(own - members_.begin());
+  membership_->enter(view_);
+  if (is_chief()) take_over_output();
+  WorkerPlace means = place_;
+  if (message.segment) means.descriptor = message.segment.fd();
+  means.ports = message.ports;
+  enter(means);
+  // Who is at the next unit already still owes the others this meeting: they wait for it in
+  // complete().
+  const bool is_ahead = member_->progress().step > message.commit.step;
+  if (!message.commit.redo && is_ahead && shares_memory()) require("a new view", meet());
 }
 
 }  // namespace starling

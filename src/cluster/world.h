@@ -1,14 +1,28 @@
 // World: this process's place among the workers of a job, and its means to talk to them. Every
 // worker makes the same calls in the same order; each waits for the others at most `timeout`. A
-// lost worker is an Error here: for what a run survives, use the fabric. One thread at a time.
+// worker that is lost meanwhile is a LostWorker, thrown by all others.
+//
+// In a world that survives (one with a launcher that coordinates), work is cut into units: steps of
+// training, and whatever else workers do together. A unit happens for all or for none, by the
+// protocol of commit.h: after a LostWorker, reform() makes the world anew without the lost, and
+// says whether the unit is to be redone or completed. Then rank() and workers() are others; a
+// worker keeps its name(). Units that are functions of what all have are simply wrapped in agree().
+//
+// One thread at a time.
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "base/function_ref.h"
+#include "base/lost_worker.h"
+#include "cluster/commit.h"
+#include "cluster/membership.h"
 #include "cluster/worker_place.h"
 #include "collective/collectives.h"
 #include "fabric/shm/shm_fabric.h"
@@ -18,15 +32,19 @@ namespace starling {
 class World {
  public:
   // One worker, which talks to nobody.
-  World() = default;
+  World();
   // Meets the others. Throws Error when they can't be reached.
   explicit World(const WorkerPlace& place);
+  ~World();
 
-  int rank() const { return place_.rank; }
-  int workers() const { return place_.workers; }
+  int rank() const { return rank_; }
+  int workers() const { return static_cast<int>(members_.size()); }
   bool is_chief() const { return rank() == 0; }
+  // What this worker is called for the whole run; and what the one of that rank is.
+  int name() const { return place_.rank; }
+  int name_of(int rank) const { return members_[static_cast<size_t>(rank)]; }
   // Whether all workers share memory.
-  bool shares_memory() const { return shm_ != nullptr; }
+  bool shares_memory() const { return place_.descriptor >= 0 && place_.fabric == FabricKind::kShm; }
   std::chrono::nanoseconds timeout() const { return std::chrono::seconds(60); }
 
   // Throws Error when there are fewer shards in a batch than workers.
@@ -35,6 +53,27 @@ class World {
   // Null in a world of one.
   Fabric* fabric() { return fabric_.get(); }
   ShmFabric* shm() { return shm_; }
+  // Becomes true when all that waits has to be given up, because a new view is being made. Null in
+  // a world that does not survive.
+  const std::atomic<bool>* interrupt() const {
+    return membership_ ? &membership_->interrupted() : nullptr;
+  }
+
+  // While one exists, this worker waits for others.
+  class Waiting {
+   public:
+    explicit Waiting(const World& world) : membership_(world.membership_.get()) {
+      if (membership_ != nullptr) membership_->set_waiting(true);
+    }
+    ~Waiting() {
+      if (membership_ != nullptr) membership_->set_waiting(false);
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    Membership* const membership_;
+  };
 
   // Memory of all workers, zeroed; all ask for the same. Requires shares_memory().
   SharedSegment share(const std::string& name, size_t bytes);
@@ -48,20 +87,77 @@ class World {
   // The first worker whose text is not the chief's, and the first line that differs; the same
   // answer on every worker, and nothing when all are alike.
   struct Difference {
-    int rank;
+    int worker;         // its name
     std::string lines;  // "this" against "that"
   };
   std::optional<Difference> compare(const char* what, const std::string& text);
   // Throws Error, on every worker, when they differ: for what must be equal before training begins.
   void require_same(const char* what, const std::string& text);
 
+  // --- Surviving ---
+
+  bool survives() const { return membership_ != nullptr; }
+  // Numbers the worlds there have been: 1 at first.
+  int64_t view() const { return view_; }
+  // The fabrics of earlier worlds are of no more use.
+  void forget_former() { former_.clear(); }
+
+  // A unit: calls `work`, again in another world for as long as workers are lost during it. When it
+  // returns, all have done it, or will.
+  void agree(const char* what, FunctionRef<void()> work);
+
+  // The parts of a unit that is not so simple, in this order. announce(): what this worker gives to
+  // the unit is there, and all that it needs for completing it, but for what others announce.
+  void announce();
+  // What was announced can't be completed without something that is still to come.
+  void retract();
+  // All have announced (they have met, or have sent word): from here on the unit will be completed.
+  void begin_completion();
+  // This worker has done its part. Waits for the others where they share memory; ends the unit.
+  Status complete();
+
+  enum class Next { kRedo, kComplete };
+  // After `lost`: waits for the new view, and enters it. `can_complete` is asked whether what this
+  // worker has announced holds without the workers of these ranks (of the world before).
+  // kComplete: do what is left of the unit after begin_completion(), with the workers there are
+  // now, then complete(). Throws `lost` when no view is made, or this world does not survive.
+  Next reform(const LostWorker& lost, FunctionRef<bool(std::span<const int> ranks)> can_complete);
+
+  // What reform() did.
+  struct Recovery {
+    std::vector<int> lost, left;  // workers, by name
+    std::string news;             // how they were lost
+    std::string operation;        // what this worker was doing
+    bool redone = false;          // the unit is; else completed
+    double seconds = 0;           // from the failure to the new view
+  };
+  const std::vector<Recovery>& recoveries() const { return recoveries_; }
+  // Called at the end of reform(). Null: nobody.
+  void tell_recoveries(std::function<void(const Recovery&)> told) { told_ = std::move(told); }
+
  private:
   void wait(const char* what, Collectives::Handle handle);
+  void require(const char* what, const Status& status) const;
+  bool can_talk(const char* what) const;  // throws when there should be others and are none
+  Status meet();
+  void enter(const WorkerPlace& means);
+  void resume(ControlMessage message);
+  void take_over_output();
+  void send(const std::vector<commit::Action>& actions);
 
   WorkerPlace place_;
+  int rank_ = 0;
+  std::vector<int> members_{0};  // names, by rank
+  int64_t view_ = 1;
+  std::unique_ptr<Membership> membership_;
+  std::unique_ptr<commit::Member> member_;
   std::unique_ptr<Fabric> fabric_;
   ShmFabric* shm_ = nullptr;
   std::unique_ptr<Collectives> collectives_;
+  // Those of earlier views: a unit that is completed still reads what they hold.
+  std::vector<std::unique_ptr<Fabric>> former_;
+  std::vector<Recovery> recoveries_;
+  std::function<void(const Recovery&)> told_;
 };
 
 }  // namespace starling

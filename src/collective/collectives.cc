@@ -235,6 +235,8 @@ void Collectives::advance() {
   // First: who gives up says why, and is gone after that. The cause is what it said.
   hear_others();
   for (auto& [number, entry] : entries_) settle(entry);
+  if (options_.interrupt != nullptr && options_.interrupt->load())
+    break_with({FailureKind::kStaleView, -1, "a new view is being made"});
 }
 
 void Collectives::break_with(const Failure& failure) {

@@ -11,6 +11,7 @@
 // later view of the fabric. One thread: the fabric's. Only wait() blocks.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,8 @@ struct CollectiveOptions {
   size_t slice_unit = 16;  // floats: slices begin on multiples of it (4096 keeps blocks whole)
   uint8_t channel = 1;     // communicators of one fabric, and other users of it, have their own
   LinkCosts costs;         // what the choice of algorithm is made from
+  // When it becomes true, all operations fail (kStaleView) as soon as progress() returns.
+  const std::atomic<bool>* interrupt = nullptr;
 };
 
 class Collectives {

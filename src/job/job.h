@@ -115,6 +115,10 @@ struct StrategyJob {
   bool exact = true;
   bool overlap = true;
   uint64_t check_every = 0;
+  bool survive = true;
+  uint64_t min_workers = 1;
+  double heartbeat_limit = 2;
+  double progress_limit = 60;
 };
 
 struct Job {

@@ -277,6 +277,20 @@ void add_run_sections(std::vector<Section>& sections) {
             [](Job& j) -> Slot { return &j.strategy.overlap; }},
            {"check_every", "Steps between two comparisons of all workers' weights; 0: never.",
             [](Job& j) -> Slot { return &j.strategy.check_every; }},
+           {"survive", "Whether the others go on when a worker is killed or frozen.",
+            [](Job& j) -> Slot { return &j.strategy.survive; }},
+           {"min_workers",
+            "With fewer workers left the run ends; --resume goes on from its last checkpoint.",
+            [](Job& j) -> Slot { return &j.strategy.min_workers; },
+            {.min = 1, .max = 1024}},
+           {"heartbeat_limit",
+            "Seconds without a sign of life after which a worker counts as frozen, and is killed.",
+            [](Job& j) -> Slot { return &j.strategy.heartbeat_limit; },
+            {.min = 0.2, .max = 1e6}},
+           {"progress_limit",
+            "Seconds without progress after which a worker counts as stuck, and is killed.",
+            [](Job& j) -> Slot { return &j.strategy.progress_limit; },
+            {.min = 1, .max = 1e6}},
        }});
 }
 

@@ -86,16 +86,11 @@ class Run {
     if (data_.validation) trainer.check(data_.validation, "validation");
     if (data_.test) trainer.check(data_.test, "test");
     // Only now, when nothing that was given can be wrong any more, is the folder touched.
-    if (!options_.cluster.is_chief()) return follow(trainer);
-    folder_.prepare(options_.resume      ? FolderUse::kResume
-                    : options_.overwrite ? FolderUse::kOverwrite
-                                         : FolderUse::kNew);
-    if (!is_there(folder_.job())) write_job();
-    log_.emplace(folder_.log(), [this](std::string_view line) { bar_.print_line(line); });
+    take_folder();
     try {
       return train(trainer);
     } catch (const std::exception& error) {
-      log_->error(error.what());
+      if (is_chief()) log().error(error.what());
       throw;
     }
   }
@@ -135,22 +130,38 @@ class Run {
                                                      version(), job_to_toml(job_)));
   }
 
-  // What workers other than the chief do: the same calls, and no files.
-  RunResult follow(Trainer& trainer) {
-    FitOptions fit = fit_options(job_, folder_.path());
-    fit.validation = data_.validation;
-    fit.checkpoints.resume = options_.resume;
-    fit.should_stop = options_.should_stop;
-    RunResult result{.folder = folder_.path(), .history = trainer.fit(data_.train, fit)};
-    result.stopped = trainer.summary().stopped;
-    if (!result.stopped && data_.test) trainer.evaluate(data_.test);
-    return result;
+  World& world() const { return options_.cluster.world(); }
+  // All workers make the same calls; the chief writes and tells. Another may become the chief.
+  bool is_chief() const { return options_.cluster.is_chief(); }
+
+  RunLog& log() {
+    if (!log_)
+      log_.emplace(folder_.log(), [this](std::string_view line) { bar_.print_line(line); });
+    return *log_;
+  }
+
+  void take_folder() {
+    const FolderUse use = options_.resume      ? FolderUse::kResume
+                          : options_.overwrite ? FolderUse::kOverwrite
+                                               : FolderUse::kNew;
+    // Checked by all who may become the chief, before it is changed.
+    world().agree("the run's folder", [&] {
+      if (is_chief() || world().survives()) folder_.check(use);
+    });
+    world().agree("the run's folder", [&] {
+      if (!is_chief()) return;
+      folder_.prepare(use);
+      if (!is_there(folder_.job())) write_job();
+    });
   }
 
   RunResult train(Trainer& trainer) {
-    log_->info(fmt::format("starling {}: {} on {}, {} parameters, {} workers, {} lanes, {}",
-                           version(), job_.name, data_.train.describe(), model_.parameter_count(),
-                           options_.cluster.workers(), trainer.lanes(), isa_name()));
+    world().tell_recoveries([this](const World::Recovery& recovery) { recovered(recovery); });
+    if (is_chief()) {
+      log().info(fmt::format("starling {}: {} on {}, {} parameters, {} workers, {} lanes, {}",
+                             version(), job_.name, data_.train.describe(), model_.parameter_count(),
+                             options_.cluster.workers(), trainer.lanes(), isa_name()));
+    }
     FitOptions fit = fit_options(job_, folder_.path());
     fit.validation = data_.validation;
     fit.checkpoints.resume = options_.resume;
@@ -164,16 +175,19 @@ class Run {
 
     RunResult result{.folder = folder_.path(), .history = history_};
     result.stopped = trainer.summary().stopped;
-    if (result.stopped) check_saved(trainer.summary().steps);
-    result.report = report(trainer);
-    if (!result.stopped) {
-      trainer.save(folder_.model());
-      test(trainer, result.report);
-    }
-    write_results();
-    result.report.wall_s = seconds();
-    write_report(result.report, folder_.report());
-    log_->info(result.stopped ? "stopped: resume with --resume" : "finished");
+    if (result.stopped && is_chief()) check_saved(trainer.summary().steps);
+    std::optional<Evaluation> evaluation;
+    if (!result.stopped && data_.test) evaluation = trainer.evaluate(data_.test);
+    // The others wait: one of them takes over if the chief is lost before all is written.
+    world().agree("results", [&] {
+      if (!is_chief()) return;
+      if (!result.stopped) trainer.save(folder_.model());
+      write_results();
+      result.report = report(trainer, evaluation);
+      write_report(result.report, folder_.report());
+      log().info(result.stopped ? "stopped: resume with --resume" : "finished");
+    });
+    world().tell_recoveries(nullptr);
     return result;
   }
 
@@ -191,7 +205,21 @@ class Run {
     }
   }
 
+  // On every worker: the log has them all.
+  void recovered(const World::Recovery& recovery) {
+    const std::string text = fmt::format(
+        "{}; worker{} {} {} on ({}, {:.0f} ms)", recovery.news,
+        recovery.left.size() == 1 ? "" : "s", fmt::join(recovery.left, ", "),
+        recovery.left.size() == 1 ? "goes" : "go",
+        recovery.redone ? "what was under way is redone" : "what was under way is completed",
+        recovery.seconds * 1e3);
+    log().info(
+        fmt::format("worker {}: {}; noticed in: {}", world().name(), text, recovery.operation));
+    if (is_chief()) bar_.print_line("note: " + text);
+  }
+
   void step(const Progress& progress) {
+    if (!is_chief()) return;
     if (progress.epoch != shown_epoch_) {
       shown_epoch_ = progress.epoch;
       samples_before_ = progress.samples;
@@ -212,6 +240,8 @@ class Run {
   }
 
   void epoch(const EpochRecord& record) {
+    history_.append(record);
+    if (!is_chief()) return;
     if (shown_epoch_ != record.epoch) {  // all of its steps were done before a resume
       bar_.begin_epoch(
           {.epoch = record.epoch, .epochs = static_cast<uint32_t>(job_.training.epochs)});
@@ -219,18 +249,18 @@ class Run {
     bar_.end_epoch(record);
     std::string line = fmt::format("epoch {}", record.epoch);
     for (const auto& [name, value] : record.values) line += fmt::format("  {} {:.6g}", name, value);
-    log_->info(line);
-    history_.append(record);
+    log().info(line);
     write_results();
   }
 
   void resumed(const History& history) {
     history_ = history;
-    write_job();
+    if (is_chief()) write_job();
   }
 
   void note(const std::string& text) {
-    log_->info(text);
+    if (!is_chief()) return;
+    log().info(text);
     bar_.print_line("note: " + text);
   }
 
@@ -243,7 +273,7 @@ class Run {
                                           job_.optimizer.name, job_.optimizer.learning_rate)});
   }
 
-  Report report(const Trainer& trainer) const {
+  Report report(const Trainer& trainer, const std::optional<Evaluation>& evaluation) const {
     const FitSummary& summary = trainer.summary();
     Report report;
     report.strategy = summary.strategy;
@@ -280,16 +310,16 @@ class Run {
     } else if (history_.size() < job_.training.epochs) {
       report.stopped_by = "early_stopping";
     }
-    return report;
-  }
-
-  void test(Trainer& trainer, Report& report) const {
-    if (!data_.test) return;
-    const Evaluation evaluation = trainer.evaluate(data_.test);
-    report.test_loss = evaluation["loss"];
-    for (const auto& [name, value] : evaluation.values) {
-      if (name == "accuracy") report.test_accuracy = value;
+    for (const World::Recovery& r : world().recoveries())
+      report.recoveries.push_back({r.lost, r.news, r.operation, r.redone, r.seconds});
+    if (evaluation) {
+      report.test_loss = (*evaluation)["loss"];
+      for (const auto& [name, value] : evaluation->values) {
+        if (name == "accuracy") report.test_accuracy = value;
+      }
     }
+    report.wall_s = seconds();
+    return report;
   }
 
   double seconds() const {

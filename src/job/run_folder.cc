@@ -37,29 +37,28 @@ RunFolder RunFolder::default_of(const Job& job) {
   return RunFolder(fs::path("runs") / job.name);
 }
 
-void RunFolder::prepare(FolderUse use) const {
+void RunFolder::check(FolderUse use) const {
   std::error_code ignored;
   if (fs::exists(path_, ignored) && !fs::is_directory(path_, ignored)) {
     throw input_error(fmt::format("{} is a file, not a run folder", path_.string()),
                       "choose another folder with --run-dir");
   }
-  if (fs::is_directory(path_, ignored) && !holds_nothing(path_)) {
-    if (use == FolderUse::kNew) {
-      throw input_error(fmt::format("the run folder {} is not empty", path_.string()),
-                        "go on with that run with --resume, replace it with --overwrite, or choose "
-                        "another folder with --run-dir");
-    }
-    if (use == FolderUse::kOverwrite) {
-      if (!fs::exists(job(), ignored)) {
-        throw input_error(
-            fmt::format("{} is not the folder of a run: it has no job.toml", path_.string()),
-            "nothing was removed; choose another folder with --run-dir");
-      }
-      remove_run();
-    }
-    // Without a checkpoint the run starts at the beginning, and what it noted before is void.
-    if (use == FolderUse::kResume && !has_checkpoint()) remove_run();
+  if (!fs::is_directory(path_, ignored) || holds_nothing(path_)) return;
+  if (use == FolderUse::kNew) {
+    throw input_error(fmt::format("the run folder {} is not empty", path_.string()),
+                      "go on with that run with --resume, replace it with --overwrite, or choose "
+                      "another folder with --run-dir");
   }
+  if (use == FolderUse::kOverwrite && !fs::exists(job(), ignored)) {
+    throw input_error(
+        fmt::format("{} is not the folder of a run: it has no job.toml", path_.string()),
+        "nothing was removed; choose another folder with --run-dir");
+  }
+}
+
+void RunFolder::prepare(FolderUse use) const {
+  // Without a checkpoint the run starts at the beginning, and what it noted before is void.
+  if (use != FolderUse::kResume || !has_checkpoint()) remove_run();
   make_folder(path_);
 }
 

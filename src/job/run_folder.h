@@ -21,7 +21,10 @@ class RunFolder {
   // runs/<name>. Throws input Error when the name can't be a folder's.
   static RunFolder default_of(const Job& job);
 
-  // Makes the folder ready. Throws Error when it is in use, or can't be written.
+  // Throws Error when the folder can't be used so. Touches nothing.
+  void check(FolderUse use) const;
+  // Makes the folder ready; requires check(), and may be called again when it did not come to an
+  // end. Throws Error when the folder can't be written.
   void prepare(FolderUse use) const;
 
   const std::filesystem::path& path() const { return path_; }

@@ -26,6 +26,19 @@ OrderedJson times_to_json(const std::vector<Report::Times>& times) {
   return workers;
 }
 
+OrderedJson recoveries_to_json(const std::vector<Report::Recovery>& recoveries) {
+  OrderedJson list = OrderedJson::array();
+  for (const Report::Recovery& recovery : recoveries) {
+    OrderedJson& entry = list.emplace_back();
+    entry["lost"] = recovery.lost;
+    entry["how"] = recovery.how;
+    entry["noticed_in"] = recovery.operation;
+    entry["redone"] = recovery.redone;
+    entry["seconds"] = recovery.seconds;
+  }
+  return list;
+}
+
 }  // namespace
 
 std::vector<int> stragglers(const std::vector<Report::Times>& times) {
@@ -68,6 +81,7 @@ std::string report_to_json(const Report& report) {
   json["bytes_sent"] = report.bytes_sent;
   json["worker_times"] = times_to_json(report.times);
   json["stragglers"] = stragglers(report.times);
+  json["recoveries"] = recoveries_to_json(report.recoveries);
   json["samples_unique"] = or_null(report.samples_unique);
   json["samples_duplicated"] = or_null(report.samples_duplicated);
   json["samples_missing"] = or_null(report.samples_missing);

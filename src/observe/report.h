@@ -49,6 +49,14 @@ struct Report {
   struct Times {
     double input = 0, compute = 0, communication = 0, hidden = 0, waiting = 0;
   };
+  // Workers that were lost, and how the others went on.
+  struct Recovery {
+    std::vector<int> lost;
+    std::string how, operation;
+    bool redone = false;  // the step under way was; else completed
+    double seconds = 0;
+  };
+  std::vector<Recovery> recoveries;
   std::vector<Times> times;  // by worker
 
   std::optional<std::string> resumed_from;  // the checkpoint

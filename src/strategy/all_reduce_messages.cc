@@ -27,13 +27,19 @@ double seconds_between(Instant begin, Instant end) {
 AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const ParameterSpace& space,
                                      const AllReduceMessagesOptions& options)
     : world_(world),
+      rank_(world.rank()),
+      workers_(world.workers()),
+      fabric_(*world.fabric()),
       executor_(executor),
       space_(space),
       merges_(executor, place_workers(executor.options().shards, world.workers())),
-      collectives_(*world.fabric(),
+      collectives_(fabric_,
                    std::make_shared<Placement>(Placement::even(
                        static_cast<size_t>(world.workers()), static_cast<size_t>(world.workers()))),
-                   {.exact = options.exact, .timeout = world.timeout(), .channel = kChannel}),
+                   {.exact = options.exact,
+                    .timeout = world.timeout(),
+                    .channel = kChannel,
+                    .interrupt = world.interrupt()}),
       buckets_(cut(space)),
       stops_(static_cast<size_t>(world.workers())),
       ready_(buckets_.size()) {
@@ -44,10 +50,10 @@ AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const Par
 AllReduceMessages::~AllReduceMessages() {
   if (!background_) return;
   abandoned_ = true;  // by a step that has thrown
-  world_.fabric()->wake();
+  fabric_.wake();
 }
 
-uint64_t AllReduceMessages::bytes_moved() const { return world_.fabric()->counters().bytes_sent; }
+uint64_t AllReduceMessages::bytes_moved() const { return fabric_.counters().bytes_sent; }
 
 const AllReduceMessages::Layout& AllReduceMessages::layout_of(const StepSize& step) {
   for (const Layout& layout : layouts_) {
@@ -99,7 +105,7 @@ GradientWatch* AllReduceMessages::watch(const StepSize& step) {
 void AllReduceMessages::complete(size_t bucket) {
   sum_stacks(buckets_[bucket].offset, buckets_[bucket].size);
   ready_[bucket].store(true, std::memory_order_release);
-  world_.fabric()->wake();
+  fabric_.wake();
 }
 
 void AllReduceMessages::sum_stacks(size_t offset, size_t size) {
@@ -128,11 +134,10 @@ void AllReduceMessages::sum_what_is_left() {
     }
   });
   for (std::atomic<bool>& ready : ready_) ready.store(true, std::memory_order_release);
-  if (background_) world_.fabric()->wake();
+  if (background_) fabric_.wake();
 }
 
 Status AllReduceMessages::reduce() {
-  Fabric& fabric = *world_.fabric();
   flights_.clear();
   std::deque<Collectives::Handle> under_way;
   std::vector<const float*> at(partials_.size());
@@ -143,7 +148,7 @@ Status AllReduceMessages::reduce() {
          ++next) {
       const Bucket& bucket = buckets_[next];
       for (size_t i = 0; i < at.size(); ++i) at[i] = partials_[i] + bucket.offset;
-      if (under_way.empty()) flights_.push_back({fabric.now(), Instant::max()});
+      if (under_way.empty()) flights_.push_back({fabric_.now(), Instant::max()});
       under_way.push_back(collectives_.all_reduce(at, {sum_ + bucket.offset, bucket.size}));
       begun_.fetch_add(1, std::memory_order_release);
     }
@@ -152,10 +157,10 @@ Status AllReduceMessages::reduce() {
     for (; !under_way.empty() && collectives_.is_over(under_way.front()); ended = true) {
       if (Status done = collectives_.wait(under_way.front()); !done) return done;
       under_way.pop_front();
-      if (under_way.empty()) flights_.back().end = fabric.now();
+      if (under_way.empty()) flights_.back().end = fabric_.now();
     }
     if (next == buckets_.size() && under_way.empty()) break;
-    if (!ended) fabric.progress(collectives_.next_deadline());
+    if (!ended) fabric_.progress(collectives_.next_deadline());
   }
   return {};
 }
@@ -179,10 +184,16 @@ Status AllReduceMessages::gather_board(bool& stop) {
 }
 
 Status AllReduceMessages::exchange(const StepSize& step, bool& stop) {
+  if (announced_) {  // in another view: the step is being completed
+    stop = *announced_;
+    announced_.reset();
+    return {};
+  }
   const bool in_background = std::exchange(in_background_, false);
   if (!in_background) begin(step);
   sum_what_is_left();
-  const Instant computed = world_.fabric()->now();
+  const World::Waiting waiting(world_);
+  const Instant computed = fabric_.now();
   if (in_background) {
     background_->wait();
   } else {
@@ -190,7 +201,15 @@ Status AllReduceMessages::exchange(const StepSize& step, bool& stop) {
   }
   Status done = reduced_;
   if (done) done = gather_board(stop);
-  seconds_.communication += seconds_between(computed, world_.fabric()->now());
+  if (done && world_.survives()) {
+    // All that this worker needs is here: it may complete the step alone. Who hears this from all
+    // begins the update.
+    announced_ = stop;
+    world_.announce();
+    done = collectives_.wait(collectives_.barrier());
+    if (done) announced_.reset();
+  }
+  seconds_.communication += seconds_between(computed, fabric_.now());
   for (const Flight& flight : flights_)
     seconds_.hidden +=
         seconds_between(std::min(flight.begin, computed), std::min(flight.end, computed));

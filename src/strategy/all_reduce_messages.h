@@ -34,8 +34,8 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   ~AllReduceMessages() override;
 
   const char* name() const override { return "all_reduce"; }
-  int rank() const override { return world_.rank(); }
-  int workers() const override { return world_.workers(); }
+  int rank() const override { return rank_; }
+  int workers() const override { return workers_; }
   ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
   GradientWatch* watch(const StepSize& step) override;
   Status exchange(const StepSize& step, bool& stop) override;
@@ -43,7 +43,9 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   BlockRange blocks() const override { return {0, space_.blocks().size()}; }
   bool moves_statistics() const override { return true; }
   Status share(std::span<double>) override { return {}; }
-  Status commit(bool&) override { return {}; }
+  void begin_update() override { world_.begin_completion(); }
+  Status commit(bool&) override { return world_.complete(); }
+  bool has_parts_of(std::span<const int>) const override { return true; }
   uint64_t bytes_moved() const override;
   Seconds seconds() const override { return seconds_; }
 
@@ -76,6 +78,8 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   Status gather_board(bool& stop);
 
   World& world_;
+  const int rank_, workers_;  // in the world for which this was made
+  Fabric& fabric_;
   Executor& executor_;
   const ParameterSpace& space_;
   MergeCache merges_;
@@ -96,6 +100,7 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   std::atomic<uint64_t> begun_{0};
   std::vector<Flight> flights_;
   Status reduced_;
+  std::optional<bool> announced_;  // and what all want: whether to stop
   bool in_background_ = false;
   Seconds seconds_;
   std::optional<BackgroundLane> background_;  // goes first

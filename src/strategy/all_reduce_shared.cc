@@ -15,6 +15,9 @@ struct alignas(64) AllReduceShared::Flags {
 AllReduceShared::AllReduceShared(World& world, Executor& executor, const ParameterSpace& space,
                                  const std::vector<StepSize>& steps)
     : world_(world),
+      rank_(world.rank()),
+      workers_(world.workers()),
+      fabric_(*world.shm()),
       executor_(executor),
       space_(space),
       stride_(round_up(space.total_floats(), size_t{4096} / sizeof(float))),
@@ -57,24 +60,39 @@ AllReduceShared::Flags& AllReduceShared::flags(int rank) const {
 }
 
 BlockRange AllReduceShared::blocks() const {
-  const auto r = static_cast<size_t>(rank()), n = static_cast<size_t>(workers());
+  const auto r = static_cast<size_t>(world_.rank()), n = static_cast<size_t>(world_.workers());
   const size_t count = space_.blocks().size();
   return {r * count / n, (r + 1) * count / n};
 }
 
-Status AllReduceShared::meet() {
-  ShmFabric& fabric = *world_.shm();
-  const Instant begin = fabric.now();
-  Status met = fabric.barrier().pass(begin + world_.timeout());
-  waiting_ += std::chrono::duration<double>(fabric.now() - begin).count();
+Status AllReduceShared::describe(const Status& met) const {
   if (met) return met;
   return Failure{met.failure().kind, met.failure().peer,
                  fmt::format("{}, {} bytes of gradient", met.failure().message,
                              space_.total_floats() * sizeof(float))};
 }
 
+Status AllReduceShared::meet() {
+  if (arrived_ == 0) {
+    world_.announce();
+    arrived_ = fabric_.barrier().arrive();
+  }
+  const World::Waiting waiting(world_);
+  const Instant begin = fabric_.now();
+  Status met = fabric_.barrier().wait_for_all(arrived_, begin + world_.timeout());
+  waiting_ += std::chrono::duration<double>(fabric_.now() - begin).count();
+  if (met) arrived_ = 0;
+  return describe(met);
+}
+
+bool AllReduceShared::has_parts_of(std::span<const int> ranks) const {
+  return completing_ || std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
+           return fabric_.barrier().arrived(rank) >= arrived_;
+         });
+}
+
 Status AllReduceShared::exchange(const StepSize& step, bool& stop) {
-  flags(rank()).stop = stop;
+  if (arrived_ == 0) flags(rank()).stop = stop;
   if (Status met = meet(); !met) return met;
   for (int r = 0; r < workers(); ++r) stop = stop || flags(r).stop;
   merge_ = &merges_.of(step);
@@ -82,15 +100,17 @@ Status AllReduceShared::exchange(const StepSize& step, bool& stop) {
   for (size_t worker = 0; worker < merge_->stacks.size(); ++worker) {
     const size_t count = merge_->stacks[worker].size();
     for (size_t i = 0; i < count; ++i) parts_.push_back(gradient(worker, i));
-    if (static_cast<int>(worker) != rank()) bytes_moved_ += count * own_bytes_;
+    if (static_cast<int>(worker) != rank_) bytes_moved_ += count * own_bytes_;
   }
   return {};
 }
 
 Status AllReduceShared::share(std::span<double> block_sums) {
-  const BlockRange own = blocks();
-  std::copy(block_sums.begin() + static_cast<std::ptrdiff_t>(own.first),
-            block_sums.begin() + static_cast<std::ptrdiff_t>(own.last), sums_ + own.first);
+  if (arrived_ == 0) {
+    const BlockRange own = blocks();
+    std::copy(block_sums.begin() + static_cast<std::ptrdiff_t>(own.first),
+              block_sums.begin() + static_cast<std::ptrdiff_t>(own.last), sums_ + own.first);
+  }
   if (Status met = meet(); !met) return met;
   std::copy_n(sums_, block_sums.size(), block_sums.begin());
   return {};
@@ -98,7 +118,10 @@ Status AllReduceShared::share(std::span<double> block_sums) {
 
 Status AllReduceShared::commit(bool& finite) {
   flags(rank()).finite = finite;
-  if (Status met = meet(); !met) return met;
+  const Instant begin = fabric_.now();
+  if (Status met = world_.complete(); !met) return describe(met);
+  waiting_ += std::chrono::duration<double>(fabric_.now() - begin).count();
+  if (completing_) return {};  // who has died has not said; the next loss will show it
   for (int r = 0; r < workers(); ++r) finite = finite && flags(r).finite;
   return {};
 }

@@ -3,7 +3,9 @@
 // of the blocks, reading the others' gradients where they lie, and updates it for all. Nothing is
 // copied or sent: a step is two barriers (three with clipping by norm).
 //
-// A worker that dies before a barrier is a failure there for all others, at once.
+// A worker that dies before a barrier is a failure there for all others, at once. When it had
+// arrived at the last one before the update, its gradients are all there, and the others complete
+// the step with its blocks divided among them.
 #pragma once
 
 #include <vector>
@@ -24,15 +26,19 @@ class AllReduceShared final : public Strategy {
   ~AllReduceShared() override;
 
   const char* name() const override { return "all_reduce"; }
-  int rank() const override { return world_.rank(); }
-  int workers() const override { return world_.workers(); }
+  int rank() const override { return rank_; }
+  int workers() const override { return workers_; }
   ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
   Status exchange(const StepSize& step, bool& stop) override;
   GradientParts parts() const override { return {&merge_->plan, parts_}; }
   BlockRange blocks() const override;
-  bool moves_statistics() const override { return rank() == 0; }
+  bool moves_statistics() const override { return world_.is_chief(); }
+  void look() override { world_.retract(); }
   Status share(std::span<double> block_sums) override;
+  void begin_update() override { world_.begin_completion(); }
   Status commit(bool& finite) override;
+  bool has_parts_of(std::span<const int> ranks) const override;
+  void complete_here() override { completing_ = true; }
   uint64_t bytes_moved() const override { return bytes_moved_; }
   Seconds seconds() const override {
     return {.communication = 0, .hidden = 0, .waiting = waiting_};
@@ -41,11 +47,15 @@ class AllReduceShared final : public Strategy {
  private:
   struct Flags;
 
+  // Announces this worker's part, unless it has, and waits for all others.
   Status meet();
+  Status describe(const Status& met) const;
   float* gradient(size_t worker, size_t index) const;
   Flags& flags(int rank) const;
 
   World& world_;
+  const int rank_, workers_;  // in the world for which this was made
+  ShmFabric& fabric_;
   Executor& executor_;
   const ParameterSpace& space_;
   const size_t stride_;  // floats from one gradient to the next
@@ -61,6 +71,8 @@ class AllReduceShared final : public Strategy {
   std::vector<float*> parts_;
   uint64_t bytes_moved_ = 0;
   double waiting_ = 0;
+  uint64_t arrived_ = 0;  // which meeting is waited for; 0: none
+  bool completing_ = false;
 };
 
 }  // namespace starling

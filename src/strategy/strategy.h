@@ -2,11 +2,14 @@
 // computes, where their gradients are summed, who updates which weights, and when the step is done.
 // TrainStep calls it in this order, once per step, on every worker:
 //
-//   shards() → [watch()] → the executor computes them → exchange() → [share()] → update of blocks()
-//   → commit()
+//   shards() → [watch()] → the executor computes them → exchange() → [look(), share()] →
+//   begin_update(), update of blocks() → commit()
 //
 // A failure (a lost worker, a deadline) leaves weights and optimizer state as they were up to
-// exchange() and share(); after that the step may be half done. Called by one thread.
+// begin_update(); after that the step may be half done. When the world is made anew after it and
+// the step is to be completed (World::Next), complete_here() is called, then again what had failed
+// and what comes after it. Otherwise, and for the next step, a new strategy is made. Called by one
+// thread.
 #pragma once
 
 #include <memory>
@@ -54,10 +57,19 @@ class Strategy {
   // Whether this worker moves the running statistics; else another does it for all.
   virtual bool moves_statistics() const = 0;
 
+  // The gradient is looked at before the update: until share() nobody begins that.
+  virtual void look() {}
   // Makes the sums of all blocks known to all; each has filled in those of its blocks.
   virtual Status share(std::span<double> block_sums) = 0;
+  // The step will be completed, by whoever is left.
+  virtual void begin_update() {}
   // Waits until the blocks of all are updated. `finite` is then true only if it was for all.
   virtual Status commit(bool& finite) = 0;
+
+  // Whether the workers of these ranks had given all that this one needs, where it waits now.
+  virtual bool has_parts_of(std::span<const int>) const { return false; }
+  // The step is completed by the workers of the world as it is now: blocks() are others.
+  virtual void complete_here() {}
 
   // Bytes of gradients that this worker has sent, or read from memory of the others.
   virtual uint64_t bytes_moved() const = 0;

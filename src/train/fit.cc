@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "observe/history_json.h"
 #include "starling/error.h"
@@ -44,16 +43,6 @@ Sums no_sums(size_t metrics) {
   return {.samples = 0, .loss = 0, .metrics = std::vector<double>(metrics, 0.0)};
 }
 
-void append_line(const std::filesystem::path& path, const std::string& line) {
-  std::ofstream file(path, std::ios::app);
-  file << line << '\n';
-  file.flush();
-  if (!file) {
-    throw run_error(fmt::format("{} can't be written", path.string()),
-                    "is the disk full, or the folder read-only?");
-  }
-}
-
 }  // namespace
 
 History Trainer::fit(const data::Dataset& train, const FitOptions& options) {
@@ -67,9 +56,6 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       train_((impl.check_data(train, "training"), train)),
       options_(options),
       executor_(impl.executor_for(options.batch)),
-      strategy_(make_strategy(impl.options.strategy, impl.world(), executor_, impl.state.space,
-                              step_sizes(train.size(), options))),
-      step_(executor_, *strategy_, impl.state, impl.options.optimizer, impl.options.non_finite),
       loader_(train, {.batch = options.batch,
                       .seed = impl.options.seed,
                       .shuffle = options.shuffle,
@@ -77,24 +63,59 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       reader_(reader_of(train_)),
       first_epoch_(impl.epochs_done),
       end_epoch_(impl.epochs_done + options.epochs) {
+  follow_world();
   if (options.epochs == 0) throw input_error("epochs = 0", "train for 1 epoch or more");
   if (options.validation) impl.check_data(options.validation, "validation");
   cursor_ = {
       .epoch = first_epoch_, .step_in_epoch = 0, .sums = no_sums(impl.options.metrics.size())};
   if (!options.checkpoints.folder.empty() &&
       (impl.world().is_chief() || options.checkpoints.resume)) {
-    store_ = std::make_unique<CheckpointStore>(options.checkpoints.folder,
-                                               CheckpointOptions{.keep = options.checkpoints.keep});
+    open_store();
   }
 }
 
 data::RowRange FitLoop::rows_of_shards(uint64_t rows) const {
-  const ShardRange own = strategy_->shards();
+  const ShardRange own = own_shards_.load();
   const auto first_row = [&](int shard) {
     return static_cast<uint64_t>(
         shard_begin(static_cast<int64_t>(rows), shard, executor_.options().shards));
   };
   return {first_row(own.begin), first_row(own.end)};
+}
+
+bool FitLoop::follow_world() {
+  World& world = impl_.world();
+  if (strategy_view_ == world.view()) return false;
+  while (strategy_view_ != world.view()) {  // it may change again meanwhile
+    world.agree("making the strategy", [&] {
+      if (strategy_) {
+        const Strategy::Seconds seconds = strategy_->seconds();
+        seconds_before_.communication += seconds.communication;
+        seconds_before_.hidden += seconds.hidden;
+        seconds_before_.waiting += seconds.waiting;
+        bytes_before_ += strategy_->bytes_moved();
+      }
+      step_.reset();
+      strategy_.reset();
+      strategy_ = make_strategy(impl_.options.strategy, world, executor_, impl_.state.space,
+                                step_sizes(train_.size(), options_));
+      step_.emplace(executor_, *strategy_, impl_.state, impl_.options.optimizer,
+                    impl_.options.non_finite);
+      strategy_view_ = world.view();
+    });
+  }
+  world.forget_former();
+  own_shards_ = strategy_->shards();
+  executor_.prepare(step_of(train_.size(), options_), strategy_->shards());
+  return true;
+}
+
+bool FitLoop::recover(const LostWorker& lost) {
+  const World::Next next = impl_.world().reform(
+      lost, [&](std::span<const int> ranks) { return step_ && step_->can_complete(ranks); });
+  const bool complete = next == World::Next::kComplete;
+  if (complete) step_->complete_here();
+  return complete;
 }
 
 History FitLoop::run() {
@@ -103,8 +124,7 @@ History FitLoop::run() {
   if (options_.checkpoints.resume) resume();
   begin_ledger();
   last_save_ = Clock::now();
-  executor_.prepare(step_of(train_.size(), options_), strategy_->shards());
-  impl_.world().require_same("job", fingerprint_text());
+  impl_.world().agree("job", [&] { impl_.world().require_same("job", fingerprint_text()); });
   if (executor_.lanes().count() * strategy_->workers() > executor_.options().shards) {
     note(fmt::format(
         "{} of {} lanes have no work: a batch has {} shards (raise `shards` to use them)",
@@ -116,15 +136,7 @@ History FitLoop::run() {
     if (!run_epoch()) break;
     finish_epoch();
   }
-  if (store_ && impl_.world().is_chief()) {
-    save_now();
-    store_->wait();
-    if (const auto failure = store_->failure())
-      note("the last checkpoint was not saved: " + *failure);
-  }
-  // Where memory is shared, a callback's last change of the weights must wait for that copy of
-  // them.
-  impl_.world().barrier("the end of training");
+  save_at_end();
   if (!impl_.summary.stopped) {
     for (const CallbackPtr& callback : options_.callbacks) callback->train_end(trainer_);
   }
@@ -133,13 +145,35 @@ History FitLoop::run() {
   return history_;
 }
 
+void FitLoop::save_at_end() {
+  World& world = impl_.world();
+  world.agree("the last checkpoint", [&] {
+    if (!options_.checkpoints.folder.empty() && world.is_chief()) {
+      save_now();
+      store_->wait();
+      if (const auto failure = store_->failure())
+        note("the last checkpoint was not saved: " + *failure);
+    }
+    // Where memory is shared, a callback's last change of the weights must wait for that copy of
+    // them.
+    world.barrier("the end of training");
+  });
+}
+
 void FitLoop::finish_summary() {
+  impl_.world().agree("summary", [&] { gather_summary(); });
+}
+
+void FitLoop::gather_summary() {
   struct Own {
     WorkerTimes times;
     uint64_t bytes_moved;
   };
   World& world = impl_.world();
-  const Strategy::Seconds exchange = strategy_->seconds();
+  Strategy::Seconds exchange = strategy_->seconds();
+  exchange.communication += seconds_before_.communication;
+  exchange.hidden += seconds_before_.hidden;
+  exchange.waiting += seconds_before_.waiting;
   const double steps = impl_.summary.training_seconds - input_seconds_;
   std::vector<Own> all(static_cast<size_t>(world.workers()));
   all[static_cast<size_t>(world.rank())] = {
@@ -148,11 +182,13 @@ void FitLoop::finish_summary() {
        .communication = exchange.communication,
        .hidden = exchange.hidden,
        .waiting = exchange.waiting},
-      strategy_->bytes_moved()};
+      bytes_before_ + strategy_->bytes_moved()};
   std::vector<size_t> cuts;
   for (size_t r = 0; r <= all.size(); ++r) cuts.push_back(r * sizeof(Own));
   world.all_gather("summary", std::as_writable_bytes(std::span(all)), std::move(cuts));
   impl_.summary.strategy = strategy_->name();
+  impl_.summary.bytes_moved = 0;
+  impl_.summary.times.clear();
   for (const Own& worker : all) {
     impl_.summary.bytes_moved += worker.bytes_moved;
     impl_.summary.times.push_back(worker.times);
@@ -172,10 +208,14 @@ StepSize FitLoop::step_size() const {
                  options_);
 }
 
-bool FitLoop::run_epoch() {
-  const uint64_t steps = steps_per_epoch();
+void FitLoop::start_loader() {
   loader_.start_epoch(cursor_.epoch, std::min(cursor_.step_in_epoch * options_.accumulate,
                                               loader_.steps_per_epoch()));
+}
+
+bool FitLoop::run_epoch() {
+  const uint64_t steps = steps_per_epoch();
+  start_loader();
   impl_.any_executor();  // refreshes packed copies: a callback may have changed the weights
   epoch_begin_ = Clock::now();
   epoch_seconds_ = 0;
@@ -189,28 +229,43 @@ bool FitLoop::run_epoch() {
   return true;
 }
 
-void FitLoop::run_step() {
-  const auto begin = Clock::now();
+void FitLoop::add_batches() {
   const StepSize size = step_size();
   for (int64_t index = 0; index < size.batches(); ++index) {
     const auto input_begin = Clock::now();
     const data::Batch& batch = loader_.next();
     input_seconds_ += seconds_since(input_begin);
-    step_.add({.samples = batch.ids,
-               .features = batch.features,
-               .labels = batch.labels,
-               .reader = &reader_,
-               .epoch = cursor_.epoch,
-               .step = size,
-               .index = index});
+    step_->add({.samples = batch.ids,
+                .features = batch.features,
+                .labels = batch.labels,
+                .reader = &reader_,
+                .epoch = cursor_.epoch,
+                .step = size,
+                .index = index});
   }
+}
+
+void FitLoop::run_step() {
+  const auto begin = Clock::now();
   const uint64_t total_steps = (end_epoch_ - first_epoch_) * steps_per_epoch();
   const uint64_t step = (cursor_.epoch - first_epoch_) * steps_per_epoch() + cursor_.step_in_epoch;
-  const TrainStep::Result result = step_.finish(rate(impl_.options.optimizer, step, total_steps),
-                                                options_.should_stop && options_.should_stop());
+  TrainStep::Result result{};
+  for (bool complete = false, again = false, over = false; !over; again = true) {
+    try {
+      if (!complete) {
+        if (follow_world() || again) start_loader();
+        add_batches();
+      }
+      result = step_->finish(rate(impl_.options.optimizer, step, total_steps),
+                             options_.should_stop && options_.should_stop());
+      over = true;
+    } catch (const LostWorker& lost) {
+      complete = recover(lost);
+    }
+  }
   impl_.summary.stopped = result.stop;
   check_weights();
-  ledger_.mark(step_.samples());  // the step has checked that its shards had just these
+  ledger_.mark(step_->samples());  // the step has checked that its shards had just these
   if (result.applied) {
     cursor_.sums.samples += result.sums->samples;
     cursor_.sums.loss += result.sums->loss;
@@ -224,9 +279,9 @@ void FitLoop::run_step() {
   }
   ++cursor_.step_in_epoch;
   ++impl_.summary.steps;
-  impl_.summary.samples += step_.samples().size();
-  impl_.summary.trained_samples += step_.samples().size();
-  epoch_samples_ += step_.samples().size();
+  impl_.summary.samples += step_->samples().size();
+  impl_.summary.trained_samples += step_->samples().size();
+  epoch_samples_ += step_->samples().size();
   const double seconds = seconds_since(begin);
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
@@ -235,11 +290,14 @@ void FitLoop::run_step() {
 void FitLoop::check_weights() {
   const uint64_t every = impl_.options.strategy.check_every, step = impl_.summary.steps + 1;
   if (every == 0 || step % every != 0 || impl_.world().workers() == 1) return;
-  const auto found = impl_.world().compare("checking the weights", trainer_.weights_sha256());
+  std::optional<World::Difference> found;
+  impl_.world().agree("checking the weights", [&] {
+    found = impl_.world().compare("checking the weights", trainer_.weights_sha256());
+  });
   if (!found) return;
-  throw run_error(fmt::format("after step {} the weights of worker {} are not those of worker 0; "
+  throw run_error(fmt::format("after step {} the weights of worker {} are not those of the chief; "
                               "they were compared every {} steps",
-                              step, found->rank, every),
+                              step, found->worker, every),
                   "check_every = 1 finds the very step; a callback that changes weights on one "
                   "worker only, or bad memory, does this");
 }
@@ -249,8 +307,7 @@ void FitLoop::finish_epoch() {
   impl_.summary.samples_unique += entry.unique;
   impl_.summary.samples_duplicated += entry.duplicated;
   impl_.summary.samples_missing += entry.missing;
-  if (!options_.ledger.empty() && impl_.world().is_chief())
-    append_line(options_.ledger, entry.to_json());
+  tell_ledger(entry.to_json());
 
   const double n = static_cast<double>(std::max<int64_t>(1, cursor_.sums.samples));
   EpochRecord record{.epoch = cursor_.epoch + 1, .step = impl_.state.step + impl_.state.skipped};

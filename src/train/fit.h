@@ -3,6 +3,7 @@
 // from it ends with the same bits as one that never stopped.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -33,8 +34,16 @@ class FitLoop {
     Sums sums;                   // of the epoch so far
   };
 
+  // Makes the strategy for the world as it is; true if it was for another. A unit of its own.
+  bool follow_world();
+  // After a worker was lost: true if the step is to be completed, false if it is to be redone.
+  bool recover(const LostWorker& lost);
+  void add_batches();
+  void save_at_end();
+  void start_loader();  // at the cursor
   // The rows of a batch of so many that this worker computes; called by the loader's thread.
   data::RowRange rows_of_shards(uint64_t rows) const;
+  void open_store();
   void resume();
   void restore(const CheckpointStore::Loaded& loaded);
   Snapshot snapshot() const;
@@ -49,8 +58,11 @@ class FitLoop {
   // Throws Error when the weights of all workers were to be compared now, and differ.
   void check_weights();
   void begin_ledger();
+  // By the chief, once for every epoch.
+  void tell_ledger(const std::string& line);
   void finish_epoch();
   void finish_summary();
+  void gather_summary();
   void tell_progress() const;
   void note(const std::string& text) const;
 
@@ -60,7 +72,11 @@ class FitLoop {
   const FitOptions& options_;
   Executor& executor_;
   std::unique_ptr<Strategy> strategy_;
-  TrainStep step_;
+  std::optional<TrainStep> step_;
+  int64_t strategy_view_ = 0;  // the world's, for which it was made
+  std::atomic<ShardRange> own_shards_{};
+  Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
+  uint64_t bytes_before_ = 0;
   data::Loader loader_;
   data::Ledger ledger_;
   RowReader reader_;

@@ -48,6 +48,16 @@ void keep_ledger_before(const std::filesystem::path& path, uint32_t epoch) {
   write_file_atomically(path, kept);
 }
 
+void append_line(const std::filesystem::path& path, const std::string& line) {
+  std::ofstream file(path, std::ios::app);
+  file << line << '\n';
+  file.flush();
+  if (!file) {
+    throw run_error(fmt::format("{} can't be written", path.string()),
+                    "is the disk full, or the folder read-only?");
+  }
+}
+
 uint64_t count(const Json& object, const char* key) { return object.at(key).get<uint64_t>(); }
 
 std::string callback_name(size_t index) { return fmt::format("callback/{}", index); }
@@ -93,6 +103,11 @@ std::string FitLoop::fingerprint_text() const {
   if (!impl_.world().shares_memory())
     text += fmt::format("weights {}\n", trainer_.weights_sha256());
   return text;
+}
+
+void FitLoop::open_store() {
+  store_ = std::make_unique<CheckpointStore>(options_.checkpoints.folder,
+                                             CheckpointOptions{.keep = options_.checkpoints.keep});
 }
 
 Snapshot FitLoop::snapshot() const {
@@ -214,8 +229,19 @@ void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
   summary.skipped_steps = count(totals, "skipped");
 }
 
+void FitLoop::tell_ledger(const std::string& line) {
+  World& world = impl_.world();
+  if (options_.ledger.empty()) return;
+  world.agree("the ledger", [&] {
+    if (!world.is_chief()) return;
+    // A chief that was lost may have told of this epoch, or half of it.
+    if (world.view() > 1) keep_ledger_before(options_.ledger, cursor_.epoch);
+    append_line(options_.ledger, line);
+  });
+}
+
 void FitLoop::save_if_due() {
-  if (!store_ || !impl_.world().is_chief()) return;
+  if (options_.checkpoints.folder.empty() || !impl_.world().is_chief()) return;
   const CheckpointPolicy& policy = options_.checkpoints;
   const double waited =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - last_save_).count();
@@ -225,6 +251,7 @@ void FitLoop::save_if_due() {
 }
 
 void FitLoop::save_now() {
+  if (!store_) open_store();  // this worker has become the chief
   store_->save(snapshot());
   last_save_ = std::chrono::steady_clock::now();
   if (const auto failure = store_->failure())

@@ -126,16 +126,27 @@ TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_
 }
 
 TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_t seed,
-                       World& world)
+                       World& world, int lanes)
     : optimizer_kind(description.kind), space(parameter_space(graph)), moments(graph) {
-  const int states = state_count(description.kind);
+  world.agree("drawing the initial weights", [&] {
+    allocate(world, state_count(description.kind), lanes);
+    if (!world.shares_memory() || world.is_chief()) draw_weights(seed);
+    world.barrier("drawing the initial weights");
+  });
+}
+
+void TrainState::allocate(World& world, int states, int lanes) {
+  const auto arrays = 1 + static_cast<size_t>(states);
   const size_t stride = round_up(space.total_floats(), kPageFloats);
+  const size_t state_floats = arrays * stride + round_up(moments.size(), kPageFloats);
+  const size_t slots = static_cast<size_t>(world.workers()) * static_cast<size_t>(lanes);
+  const size_t journal_bytes =
+      world.survives() ? UpdateJournal::bytes(space, arrays, moments.size(), slots) : 0;
   float* at = nullptr;
+  journal_.reset();
+  optimizer.clear();
   if (world.shares_memory()) {
-    const size_t arrays = 1 + static_cast<size_t>(states);
-    shared_.emplace(
-        world.share("starling state",
-                    (arrays * stride + round_up(moments.size(), kPageFloats)) * sizeof(float)));
+    shared_.emplace(world.share("starling state", state_floats * sizeof(float) + journal_bytes));
     at = reinterpret_cast<float*>(shared_->bytes().data());
   }
   const auto array = [&](size_t floats) {
@@ -147,8 +158,11 @@ TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_
   weights = array(space.total_floats());
   for (int i = 0; i < states; ++i) optimizer.push_back(array(space.total_floats()));
   statistics = array(moments.size());
-  if (!world.shares_memory() || world.is_chief()) draw_weights(seed);
-  world.barrier("drawing the initial weights");
+  if (shared_ && journal_bytes > 0) {
+    UpdateJournal::State state{&space, {weights.data()}, statistics.span()};
+    for (Buffer<float>& one : optimizer) state.arrays.push_back(one.data());
+    journal_.emplace(state, shared_->bytes().subspan(state_floats * sizeof(float)), slots);
+  }
 }
 
 void TrainState::draw_weights(uint64_t seed) {

@@ -12,6 +12,7 @@
 #include "tensor/buffer.h"
 #include "tensor/parameter_space.h"
 #include "train/safetensors.h"
+#include "train/update_journal.h"
 
 namespace starling {
 
@@ -19,7 +20,8 @@ struct TrainState {
   // Weights are drawn by `seed`; the rest is zero. On workers that share memory there is one state:
   // the chief draws the weights, and nobody goes on before that.
   TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed);
-  TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed, World& world);
+  TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed, World& world,
+             int lanes);
 
   // Weights or optimizer state by parameter name, and running statistics by layer name.
   std::vector<NamedTensor> weight_tensors() const;
@@ -29,6 +31,9 @@ struct TrainState {
   void load_weights(const std::vector<NamedTensor>& tensors);
   void load_optimizer(const std::vector<NamedTensor>& tensors);
   void load_statistics(const std::vector<NamedTensor>& tensors);
+
+  // Null where no other could finish an update of this state.
+  UpdateJournal* journal() { return journal_ ? &*journal_ : nullptr; }
 
   OptimizerKind optimizer_kind;
   ParameterSpace space;
@@ -40,9 +45,11 @@ struct TrainState {
   uint64_t skipped = 0;  // steps that gave no update, because a number was not finite
 
  private:
+  void allocate(World& world, int states, int lanes);
   void draw_weights(uint64_t seed);
 
   std::optional<SharedSegment> shared_;
+  std::optional<UpdateJournal> journal_;
 };
 
 // The flat layout of a graph's parameters: in the order in which the backward pass finishes them.

@@ -35,7 +35,7 @@ template <typename Work>
 void TrainStep::for_blocks(bool summed, Work work) {
   const BlockRange range = strategy_.blocks();
   const GradientParts parts = strategy_.parts();
-  const auto some = [&](size_t first, size_t last) {
+  const auto some = [&](int lane, size_t first, size_t last) {
     std::array<const float*, kMaxShards> at;
     alignas(kAlignment) std::array<float, kBlockElements> sum;  // stays in the nearest cache
     for (size_t b = first; b < last; ++b) {
@@ -46,24 +46,26 @@ void TrainStep::for_blocks(bool summed, Work work) {
         parts.plan->sum({at.data(), parts.at.size()}, block.size, sum.data());
         gradient = sum.data();
       }
-      work(b, block, gradient);
+      work(lane, b, block, gradient);
     }
   };
   const size_t blocks = range.last - range.first;
   if (blocks * kBlockElements < kAloneFloats) {
-    executor_.run_alone([&] { some(range.first, range.last); });
+    executor_.run_alone([&] { some(0, range.first, range.last); });
     return;
   }
   const size_t lanes = static_cast<size_t>(executor_.lanes().count());
   executor_.lanes().run([&](int lane) {
     const size_t l = static_cast<size_t>(lane);
-    some(range.first + l * blocks / lanes, range.first + (l + 1) * blocks / lanes);
+    some(lane, range.first + l * blocks / lanes, range.first + (l + 1) * blocks / lanes);
   });
 }
 
 void TrainStep::add(const BatchRows& batch) {
   const auto rows = static_cast<int64_t>(batch.samples.size());
   if (batch.index == 0) ids_.clear();
+  stage_ = Stage::kAdding;
+  completing_ = false;
   ids_.insert(ids_.end(), batch.samples.begin(), batch.samples.end());
   size_ = batch.step.samples > 0 ? batch.step : StepSize::of_batch(rows);
   batch_ = batch;
@@ -72,29 +74,36 @@ void TrainStep::add(const BatchRows& batch) {
   if (executor_.lanes().raised()) executor_.board().raise(strategy_.shards().begin);
 }
 
+bool TrainStep::looks_first() const {
+  const bool surely_finite =
+      !executor_.board().raised() && executor_.options().precision == Precision::kF32;
+  return optimizer_.clip_norm || policy_ == NonFinite::kSkip || !surely_finite;
+}
+
 TrainStep::Result TrainStep::finish(double rate, bool stop) {
-  require(strategy_.exchange(size_, stop));
-  check_samples();
+  if (stage_ == Stage::kAdding) {
+    stop_ = stop;
+    require(strategy_.exchange(size_, stop_));
+    stage_ = Stage::kExchanged;
+    check_samples();
+  }
   const Sums& sums = executor_.board().total();
   if (!std::isfinite(sums.loss)) {
     if (policy_ == NonFinite::kStop) stop_at_loss();
-    return skipped(sums, stop);
+    return skipped(sums);
   }
   UpdateSettings settings(optimizer_, rate, state_.step);
-  const bool surely_finite =
-      !executor_.board().raised() && executor_.options().precision == Precision::kF32;
-  const bool look_first = optimizer_.clip_norm || policy_ == NonFinite::kSkip || !surely_finite;
+  const bool look_first = looks_first();
   if (look_first) {
     const double norm = sum_gradients();
     if (!std::isfinite(norm)) {
       if (policy_ == NonFinite::kStop) stop_at_gradient("");
-      return skipped(sums, stop);
+      return skipped(sums);
     }
     if (optimizer_.clip_norm) settings.gradient_scale = clip_scale(norm, *optimizer_.clip_norm);
   }
+  strategy_.begin_update();
   bool finite = update(settings, look_first);
-  if (state_.moments.size() > 0 && strategy_.moves_statistics())
-    executor_.board().commit_moments(state_.moments, state_.statistics.span());
   require(strategy_.commit(finite));
   if (!finite) {
     sum_gradients();
@@ -103,13 +112,32 @@ TrainStep::Result TrainStep::finish(double rate, bool stop) {
   if (executor_.has_packed())
     executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
   ++state_.step;
-  return {&sums, true, stop};
+  return done(sums, true);
 }
 
-TrainStep::Result TrainStep::skipped(const Sums& sums, bool stop) {
+TrainStep::Result TrainStep::skipped(const Sums& sums) {
   bool finite = true;
+  strategy_.begin_update();
   require(strategy_.commit(finite));
-  return {&sums, false, stop};
+  return done(sums, false);
+}
+
+TrainStep::Result TrainStep::done(const Sums& sums, bool applied) {
+  stage_ = Stage::kAdding;
+  completing_ = false;
+  return {&sums, applied, stop_};
+}
+
+bool TrainStep::can_complete(std::span<const int> lost) const {
+  if (completing_) return true;
+  // Before that look the gradient may be half overwritten by its sum; nobody updates before it.
+  if (stage_ == Stage::kAdding && looks_first()) return false;
+  return strategy_.has_parts_of(lost);
+}
+
+void TrainStep::complete_here() {
+  completing_ = true;
+  strategy_.complete_here();
 }
 
 std::span<const uint64_t> TrainStep::batch_samples(int64_t index) const {
@@ -142,27 +170,58 @@ void TrainStep::require(const Status& status) const {
 }
 
 double TrainStep::sum_gradients() {
-  float* const sum = strategy_.parts().at[0];
-  for_blocks(false, [&](size_t b, const Block& block, const float* gradient) {
-    if (gradient != sum + block.offset) std::copy_n(gradient, block.size, sum + block.offset);
-    block_sums_[b] = block_square_sum(gradient, block.size);
-  });
-  require(strategy_.share(block_sums_));
+  if (stage_ == Stage::kExchanged) {
+    strategy_.look();
+    float* const sum = strategy_.parts().at[0];
+    for_blocks(false, [&](int, size_t b, const Block& block, const float* gradient) {
+      if (gradient != sum + block.offset) std::copy_n(gradient, block.size, sum + block.offset);
+      block_sums_[b] = block_square_sum(gradient, block.size);
+    });
+    stage_ = Stage::kSummed;
+  }
+  if (stage_ == Stage::kSummed) {
+    require(strategy_.share(block_sums_));
+    stage_ = Stage::kLooked;
+  }
   return global_norm(state_.space, block_sums_);
 }
 
+template <typename Write>
+void TrainStep::guarded(int lane, size_t block, Write write) {
+  UpdateJournal* const journal = state_.journal();
+  if (journal == nullptr) return write();
+  const uint64_t number = state_.step + 1;
+  if (journal->is_done(block, number)) return;
+  journal->begin(static_cast<size_t>(strategy_.rank() * executor_.lanes().count() + lane), block,
+                 number);
+  write();
+  journal->end(block, number);
+}
+
 bool TrainStep::update(const UpdateSettings& settings, bool summed) {
+  const bool moves = state_.moments.size() > 0 && strategy_.moves_statistics();
+  if (UpdateJournal* const journal = state_.journal(); journal != nullptr && completing_) {
+    const size_t statistics = journal->statistics_block();
+    journal->restore(strategy_.blocks(), state_.step + 1);
+    if (moves) journal->restore({statistics, statistics + 1}, state_.step + 1);
+  }
   std::atomic<bool> finite{true};
-  for_blocks(summed, [&](size_t, const Block& block, const float* gradient) {
+  for_blocks(summed, [&](int lane, size_t b, const Block& block, const float* gradient) {
     const Slice& slice = state_.space.slices()[block.slice];
     std::array<float*, kMaxStates> states{};
     for (size_t i = 0; i < state_.optimizer.size(); ++i)
       states[i] = state_.optimizer[i].data() + block.offset;
-    if (!update_block(settings, slice.decay, gradient, block.size,
-                      state_.weights.data() + block.offset, states.data())) {
-      finite = false;
-    }
+    guarded(lane, b, [&] {
+      if (!update_block(settings, slice.decay, gradient, block.size,
+                        state_.weights.data() + block.offset, states.data())) {
+        finite = false;
+      }
+    });
   });
+  if (moves) {
+    guarded(0, state_.space.blocks().size(),
+            [&] { executor_.board().commit_moments(state_.moments, state_.statistics.span()); });
+  }
   return finite;
 }
 

@@ -40,6 +40,13 @@ class TrainStep {
   // After all batches of the step. `stop` is this worker's wish. Throws Error naming step and layer
   // when a number is not finite and the policy is to stop, and when another worker is lost.
   Result finish(double rate, bool stop);
+
+  // After finish() has thrown LostWorker: whether this worker can complete the step without those
+  // of these ranks, if it is announced.
+  bool can_complete(std::span<const int> lost) const;
+  // The step is to be completed by the workers that are left: finish() goes on from where it
+  // failed.
+  void complete_here();
   // The samples of the step, batch by batch.
   std::span<const uint64_t> samples() const { return ids_; }
   // A step of one batch.
@@ -52,13 +59,19 @@ class TrainStep {
   // Sums the gradient's blocks of this worker into the first part, and returns the norm of the
   // whole.
   double sum_gradients();
+  bool looks_first() const;
   // Returns false when a block's gradient was not finite; `summed`: sum_gradients was called.
   bool update(const UpdateSettings& settings, bool summed);
-  // Calls work(index, block, gradient) with the blocks of this worker, on all lanes; the gradient
-  // is summed already if `summed`.
+  // Calls work(lane, index, block, gradient) with the blocks of this worker, on all lanes; the
+  // gradient is summed already if `summed`.
   template <typename Work>
   void for_blocks(bool summed, Work work);
-  Result skipped(const Sums& sums, bool stop);
+  // Calls `write` unless this update of the block is done; where state is shared, so that others
+  // can finish it.
+  template <typename Write>
+  void guarded(int lane, size_t block, Write write);
+  Result skipped(const Sums& sums);
+  Result done(const Sums& sums, bool applied);
   // Throws Error unless the executors of all workers have computed just the samples of the step.
   void check_samples();
   std::span<const uint64_t> batch_samples(int64_t index) const;
@@ -76,6 +89,10 @@ class TrainStep {
   BatchRows batch_;  // the last that was added
   std::vector<uint64_t> ids_;
   std::vector<double> block_sums_;
+  // How far finish() has come.
+  enum class Stage : uint8_t { kAdding, kExchanged, kSummed, kLooked } stage_ = Stage::kAdding;
+  bool completing_ = false;
+  bool stop_ = false;
 };
 
 }  // namespace starling

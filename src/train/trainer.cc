@@ -49,7 +49,8 @@ RowReader reader_of(const data::Dataset& dataset) {
 Trainer::Impl::Impl(Model m, TrainerOptions o)
     : model(std::move(m)),
       options(checked(model, std::move(o))),
-      state(model.graph(), options.optimizer, options.seed, options.cluster.world()) {}
+      state(model.graph(), options.optimizer, options.seed, options.cluster.world(),
+            options.lanes) {}
 
 Executor& Trainer::Impl::executor_for(uint64_t batch) {
   const int shards =
@@ -131,7 +132,8 @@ Sums Trainer::Impl::evaluate_chunks(const data::Dataset& dataset) {
 
 Evaluation Trainer::Impl::evaluate(const data::Dataset& dataset) {
   check_data(dataset, "evaluation");
-  const Sums sums = evaluate_chunks(dataset);
+  Sums sums;
+  world().agree("evaluation", [&] { sums = evaluate_chunks(dataset); });
   const double n = static_cast<double>(sums.samples);
   Evaluation evaluation{.samples = dataset.size(), .values = {{"loss", sums.loss / n}}};
   const std::vector<std::string> names = metric_names();

@@ -50,7 +50,7 @@ TEST(CheckEvery, NamesStepAndWorkerOnAllWorkers) {
     std::vector<std::string> hashes;
     for (const std::string& error : train(3, every, 2, hashes)) {
       EXPECT_EQ(error, "after step " + std::to_string(step) +
-                           " the weights of worker 2 are not those of worker 0; they were "
+                           " the weights of worker 2 are not those of the chief; they were "
                            "compared every " +
                            std::to_string(every) + " steps");
     }

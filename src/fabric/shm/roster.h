@@ -65,6 +65,10 @@ class Roster {
   // For another thread of this rank's process.
   void ring_self() { ring_bell(rank_); }
 
+  // Waits of this rank end when this becomes true and its bell is rung. Null: never.
+  void interrupt_by(const std::atomic<bool>* flag) { interrupt_ = flag; }
+  bool interrupted() const { return interrupt_ != nullptr && interrupt_->load(); }
+
   // Which segments the rank has, a bit each.
   void set_segments(uint64_t bits) { line(rank_).segments.store(bits); }
   uint64_t segments(int rank) const { return line(rank).segments.load(std::memory_order_acquire); }
@@ -91,6 +95,7 @@ class Roster {
   const int world_;
   const int rank_;
   const bool sleepers_fence_;  // this process is reached by the sleepers' fences
+  const std::atomic<bool>* interrupt_ = nullptr;
   bool armed_ = false;
   uint32_t seen_ = 0;
   Instant last_check_{};

@@ -17,7 +17,9 @@ Failure failure(FailureKind kind, int rank, int peer, uint64_t count, Instant be
   const std::chrono::duration<double, std::milli> elapsed = Clock::now() - began;
   return {kind, peer,
           fmt::format("barrier rank={} count={}: peer {} {} after {:.3g} ms", rank, count, peer,
-                      kind == FailureKind::kPeerGone ? "is gone" : "has not come in time",
+                      kind == FailureKind::kPeerGone    ? "is gone"
+                      : kind == FailureKind::kStaleView ? "was waited for when a new view began"
+                                                        : "has not come in time",
                       elapsed.count())};
 }
 
@@ -53,12 +55,14 @@ Status wait_for_ranks(Roster& roster, FunctionRef<int()> missing, std::chrono::n
   int rank = missing();
   for (Instant now = began; rank >= 0; now = Clock::now()) {
     // In this order: a rank may arrive and then die.
-    const bool lost = roster.gone(rank);
+    const bool lost = roster.gone(rank), interrupted = roster.interrupted();
     const int still = missing();
-    if (still == rank && (lost || now >= deadline)) {
+    if (still == rank && (lost || interrupted || now >= deadline)) {
       roster.disarm();
-      return failure(lost ? FailureKind::kPeerGone : FailureKind::kDeadline, roster.rank(), rank,
-                     count, began);
+      return failure(lost          ? FailureKind::kPeerGone
+                     : interrupted ? FailureKind::kStaleView
+                                   : FailureKind::kDeadline,
+                     roster.rank(), rank, count, began);
     }
     rank = still;
     if (rank < 0) break;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <optional>
 #include <stdexcept>
+#include <thread>
 
 #include "base/lost_worker.h"
 #include "starling/error.h"
@@ -21,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 // Connections that have not said who they are: more than these and the oldest are closed.
 constexpr size_t kStrangersMost = 256;
+// For an interrupt, and between two tries to reach one who is not in the same view yet.
+constexpr std::chrono::milliseconds kLookEvery{5};
 
 class Meeting {
  public:
@@ -90,8 +93,10 @@ class Meeting {
                         .events = static_cast<short>(guest.wants_to_write() ? POLLOUT : POLLIN),
                         .revents = 0});
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
-    if (left <= 0) throw_missing();
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
+    const bool interrupted = options_.interrupt != nullptr && options_.interrupt->load();
+    if (left <= 0 || interrupted) throw_missing();
+    if (options_.interrupt != nullptr) left = std::min<long>(left, kLookEvery.count());
     if (poll(polled.data(), polled.size(), static_cast<int>(left)) < 0) return;  // interrupted
     for (size_t i = 0; i < guests_.size(); ++i) {
       if (polled[i + 1].revents != 0) serve(guests_[i]);
@@ -143,6 +148,8 @@ class Meeting {
       return;
     }
     if (guest.peer >= 0) {
+      if (guest.hello->verdict == HelloVerdict::kView && options_.interrupt != nullptr)
+        return try_again(guest);
       if (guest.hello->verdict != HelloVerdict::kWelcome) throw_refused(guest);
       return conclude(guest);
     }
@@ -154,9 +161,9 @@ class Meeting {
 
   HelloVerdict judge(const Hello& hello) const {
     if (hello.version != kProtocolVersion) return HelloVerdict::kVersion;
+    if (hello.view != options_.view) return HelloVerdict::kView;
     if (hello.world != world_ || hello.connections != per_peer_) return HelloVerdict::kWorld;
     if (hello.rank <= rank() || found_[hello.rank][hello.connection]) return HelloVerdict::kRank;
-    if (hello.view != options_.view) return HelloVerdict::kView;
     return HelloVerdict::kWelcome;
   }
 
@@ -170,9 +177,19 @@ class Meeting {
     --missing_;
   }
 
+  // One that is in another view still, or has just left it.
+  void try_again(Guest& guest) {
+    std::this_thread::sleep_for(kLookEvery);
+    guest.socket = begin_connect(options_.addresses[static_cast<size_t>(guest.peer)]);
+    guest.sent = guest.got = 0;
+    guest.hello.reset();
+    guest.over = false;
+  }
+
   void fail(Guest& guest, int error) {
     guest.over = true;
     if (guest.peer < 0) return;
+    if (options_.interrupt != nullptr) return try_again(guest);
     const std::string at = options_.addresses[static_cast<size_t>(guest.peer)].text();
     if (error == 0 || error == ECONNRESET || error == EPIPE) {
       throw LostWorker(

@@ -3,6 +3,7 @@
 // connection that is not of this job is closed, and never keeps others waiting.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <vector>
@@ -19,6 +20,9 @@ struct RendezvousOptions {
   uint64_t view = 0;
   int connections_per_peer = 1;
   std::chrono::milliseconds deadline{10'000};
+  // Whether others may come later to this view: who is refused tries again. A flag that ends the
+  // meeting when it becomes true, within milliseconds.
+  const std::atomic<bool>* interrupt = nullptr;
 };
 
 // The connections to each rank, `connections_per_peer` each, none to oneself. Blocks at most to the

@@ -45,7 +45,8 @@ TcpFabric::TcpFabric(TcpListener listener, const TcpOptions& options)
                        .token = options.token,
                        .view = options.view,
                        .connections_per_peer = options.connections_per_peer,
-                       .deadline = options.connect_deadline});
+                       .deadline = options.connect_deadline,
+                       .interrupt = options.interrupt});
   watch(epoll_.fd(), bell_.fd(), EPOLLIN, nullptr);
   for (int peer = 0; peer < world(); ++peer) {
     for (Socket& connected : peers[static_cast<size_t>(peer)]) {

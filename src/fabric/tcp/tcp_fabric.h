@@ -19,6 +19,7 @@ struct TcpOptions {
   uint64_t view = 0;
   int connections_per_peer = 1;  // messages are spread over them by tag
   std::chrono::milliseconds connect_deadline{10'000};
+  const std::atomic<bool>* interrupt = nullptr;  // of the meeting: see RendezvousOptions
   size_t buffer_bytes_per_peer = size_t{64} << 20;
   uint64_t message_bytes_most = uint64_t{1} << 36;  // a peer that announces more is lost
 };

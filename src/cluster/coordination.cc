@@ -1,0 +1,115 @@
+#include "cluster/coordination.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace starling {
+
+Coordination::Coordination(const CoordinationOptions& options)
+    : options_(options), lines_(static_cast<size_t>(options.workers)) {
+  for (int worker = 0; worker < options.workers; ++worker) members_.push_back(worker);
+  static_cast<void>(coordinator_.joined(members_));
+  for (const int worker : members_) {
+    static_cast<void>(coordinator_.receive({.kind = commit::Message::Kind::kReady,
+                                            .view = coordinator_.view(),
+                                            .from = worker,
+                                            .has_state = true}));
+  }
+}
+
+void Coordination::add(int worker, Socket control) {
+  lines_[static_cast<size_t>(worker)].socket = std::move(control);
+}
+
+void Coordination::hear(int worker) {
+  Line& line = lines_[static_cast<size_t>(worker)];
+  bool ended = false;
+  while (auto message = receive_control(line.socket.fd(), ended)) {
+    if (message->kind == ControlMessage::Kind::kCommit) {
+      obey(coordinator_.receive(message->commit), "");
+      continue;
+    }
+    const Clock::time_point now = Clock::now();
+    // Until it has got on for the first time it reads its data.
+    if (message->progress == 0 || message->progress != line.progress) line.moved = now;
+    line.progress = message->progress;
+    line.heard = now;
+  }
+  if (ended) line.socket = Socket();
+}
+
+std::vector<std::pair<int, std::string>> Coordination::find_frozen() {
+  std::vector<std::pair<int, std::string>> found;
+  const Clock::time_point now = Clock::now();
+  for (size_t worker = 0; worker < lines_.size(); ++worker) {
+    Line& line = lines_[worker];
+    if (!line.socket || !line.heard || line.frozen) continue;
+    const auto seconds = [](auto duration) {
+      return std::chrono::duration<double>(duration).count();
+    };
+    if (now - *line.heard > options_.heartbeat_limit) {
+      found.emplace_back(worker, fmt::format("it was frozen ({:.3g} s without a sign of life), and "
+                                             "killed",
+                                             seconds(now - *line.heard)));
+    } else if (now - line.moved > options_.progress_limit) {
+      found.emplace_back(worker, fmt::format("it did not get on for {:.3g} s, and was killed",
+                                             seconds(now - line.moved)));
+    } else {
+      continue;
+    }
+    line.frozen = true;
+  }
+  return found;
+}
+
+void Coordination::mark_gone(int worker) {
+  const auto place = std::find(members_.begin(), members_.end(), worker);
+  if (segment() != nullptr && place != members_.end())
+    ShmFabric::mark_gone_in(*segment(), static_cast<int>(place - members_.begin()));
+}
+
+void Coordination::lose(int worker, const std::string& how) {
+  lines_[static_cast<size_t>(worker)].socket = Socket();
+  unsettled_.push_back(fmt::format("worker {} was lost: {}", worker, how));
+  for (size_t other = 0; other < lines_.size(); ++other) {
+    if (lines_[other].ended) static_cast<void>(coordinator_.died(static_cast<int>(other)));
+  }
+  obey(coordinator_.died(worker), unsettled_.back());
+}
+
+void Coordination::end(int worker) {
+  Line& line = lines_[static_cast<size_t>(worker)];
+  line.socket = Socket();
+  line.ended = true;
+  // Otherwise the others do not need it to go on.
+  if (!unsettled_.empty()) obey(coordinator_.died(worker), "");
+}
+
+void Coordination::obey(const std::vector<commit::Action>& actions, const std::string& news) {
+  std::optional<SharedSegment> made;
+  for (const commit::Action& action : actions) {
+    if (action.kind != commit::Action::Kind::kSend) continue;
+    ControlMessage message;
+    message.kind = ControlMessage::Kind::kCommit;
+    message.commit = action.message;
+    message.news = news;
+    if (action.message.kind == commit::Message::Kind::kResume) {
+      members_ = action.message.members;
+      unsettled_.clear();
+      if (segment() == nullptr) {
+        for (const int member : members_)
+          message.ports.push_back(options_.ports[static_cast<size_t>(member)]);
+      } else {
+        if (!made)
+          made.emplace(ShmFabric::make_segment({.world = static_cast<int>(members_.size())}));
+        message.segment = Socket(dup(made->fd()));
+      }
+    }
+    send_control(lines_[static_cast<size_t>(action.to)].socket.fd(), message);
+  }
+  if (made) segment_ = std::move(made);
+}
+
+}  // namespace starling

@@ -1,0 +1,74 @@
+// Coordination: the launcher's part in surviving the loss of workers. It listens to the workers'
+// beats, runs the protocol that makes a new view of those that are left (commit.h), and gives them
+// the means to talk in it: a segment of shared memory, or one another's ports.
+//
+// Nothing here blocks or ends a process. One thread.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/commit.h"
+#include "cluster/control.h"
+#include "fabric/shm/shm_fabric.h"
+
+namespace starling {
+
+struct CoordinationOptions {
+  int workers = 1;
+  std::chrono::milliseconds heartbeat_limit{2000};
+  std::chrono::milliseconds progress_limit{60'000};
+  // Of the first view, which all know without a word.
+  const SharedSegment* segment = nullptr;  // shm; outlives this
+  std::vector<uint16_t> ports;             // tcp: by worker
+};
+
+class Coordination {
+ public:
+  explicit Coordination(const CoordinationOptions& options);
+
+  // The worker's line to here.
+  void add(int worker, Socket control);
+  // To be polled for input, and then heard. −1: none.
+  int fd(int worker) const { return lines_[static_cast<size_t>(worker)].socket.fd(); }
+  void hear(int worker);
+
+  // Workers that have not been heard of, or have not got on, for too long, and why that is bad.
+  // Each is named once.
+  std::vector<std::pair<int, std::string>> find_frozen();
+
+  // Its process is gone: who waits for it is to see it at once.
+  void mark_gone(int worker);
+  // Its process is gone before its time: the others go on without it.
+  void lose(int worker, const std::string& how);
+  // It has ended, and answers no more.
+  void end(int worker);
+
+  // Of workers that were lost since the others last went on: what happened.
+  const std::vector<std::string>& unsettled() const { return unsettled_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Line {
+    Socket socket;
+    std::optional<Clock::time_point> heard;  // when it last beat
+    Clock::time_point moved{};               // when it last got on
+    uint64_t progress = 0;
+    bool ended = false, frozen = false;
+  };
+
+  void obey(const std::vector<commit::Action>& actions, const std::string& news);
+  const SharedSegment* segment() const { return segment_ ? &*segment_ : options_.segment; }
+
+  const CoordinationOptions options_;
+  commit::Coordinator coordinator_;
+  std::vector<Line> lines_;
+  std::vector<int> members_;              // of the view, by rank in it
+  std::optional<SharedSegment> segment_;  // of the view, but the first
+  std::vector<std::string> unsettled_;
+};
+
+}  // namespace starling

@@ -1,0 +1,91 @@
+#include "cluster/membership.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+namespace starling {
+
+Membership::Membership(Socket socket)
+    : socket_(std::move(socket)), quit_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  // Signals are for the worker's own thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { listen(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Membership::~Membership() {
+  eventfd_write(quit_.fd(), 1);
+  thread_.join();
+}
+
+void Membership::listen() {
+  pthread_setname_np(pthread_self(), "starling-beat");
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  auto beat_at = now();
+  bool ended = false;
+  while (!ended) {
+    if (now() >= beat_at) {
+      if (waiting_.load(std::memory_order_relaxed)) note_progress();
+      ControlMessage beat;
+      beat.progress = progress_.load(std::memory_order_relaxed);
+      send_control(socket_.fd(), beat);
+      beat_at = now() + kBeatEvery;
+    }
+    pollfd polled[] = {{socket_.fd(), POLLIN, 0}, {quit_.fd(), POLLIN, 0}};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(beat_at - now()).count();
+    if (poll(polled, 2, static_cast<int>(std::max<long>(left, 0))) <= 0) continue;
+    if (polled[1].revents != 0) return;
+    ended = take_messages();
+  }
+}
+
+bool Membership::take_messages() {
+  bool ended = false;
+  while (auto message = receive_control(socket_.fd(), ended)) {
+    const std::lock_guard lock(mutex_);
+    if (message->commit.kind == commit::Message::Kind::kPrepare) {
+      prepared_ = std::max(prepared_, message->commit.view);
+      interrupted_ = prepared_ > view_;
+      if (wake_) wake_();
+    }
+    inbox_.push_back(std::move(*message));
+  }
+  const std::lock_guard lock(mutex_);
+  ended_ = ended;
+  arrived_.notify_all();
+  return ended;
+}
+
+void Membership::wake_by(std::function<void()> wake) {
+  const std::lock_guard lock(mutex_);
+  wake_ = std::move(wake);
+}
+
+void Membership::enter(int64_t view) {
+  const std::lock_guard lock(mutex_);
+  view_ = view;
+  interrupted_ = prepared_ > view_;
+}
+
+std::optional<ControlMessage> Membership::next(Instant deadline) {
+  std::unique_lock lock(mutex_);
+  arrived_.wait_until(lock, deadline, [&] { return !inbox_.empty() || ended_; });
+  if (inbox_.empty()) return std::nullopt;
+  ControlMessage message = std::move(inbox_.front());
+  inbox_.pop_front();
+  return message;
+}
+
+void Membership::send(const commit::Message& message) {
+  ControlMessage control;
+  control.kind = ControlMessage::Kind::kCommit;
+  control.commit = message;
+  send_control(socket_.fd(), control);
+}
+
+}  // namespace starling

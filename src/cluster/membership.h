@@ -1,0 +1,63 @@
+// Membership: a worker's line to its launcher. A thread of its own beats, so that the launcher can
+// tell a frozen worker from one that computes, and listens: when a new view is being made, whatever
+// the worker waits for is interrupted. The rest is for the worker's own thread.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "cluster/control.h"
+#include "fabric/fabric.h"
+
+namespace starling {
+
+class Membership {
+ public:
+  static constexpr std::chrono::milliseconds kBeatEvery{50};
+
+  explicit Membership(Socket socket);
+  ~Membership();
+  Membership(const Membership&) = delete;
+  Membership& operator=(const Membership&) = delete;
+
+  // True while a view is being made that is later than the one that was entered: who waits for
+  // others has to give it up.
+  const std::atomic<bool>& interrupted() const { return interrupted_; }
+  // Called by the other thread when that begins: wakes who waits. Null: nobody.
+  void wake_by(std::function<void()> wake);
+  // The worker is in this view now.
+  void enter(int64_t view);
+
+  // The worker gets on: without that, it counts as stuck after a while.
+  void note_progress() { progress_.fetch_add(1, std::memory_order_relaxed); }
+  // Whether it waits for others: then it is not the one that is stuck.
+  void set_waiting(bool waiting) { waiting_.store(waiting, std::memory_order_relaxed); }
+
+  // What the coordinator said next, of commit.h. Nothing at the deadline, or when the launcher is
+  // gone.
+  std::optional<ControlMessage> next(Instant deadline);
+  void send(const commit::Message& message);
+
+ private:
+  void listen();
+  bool take_messages();  // true: no more will come
+
+  const Socket socket_, quit_;
+  std::atomic<bool> interrupted_{false};
+  std::atomic<uint64_t> progress_{0};
+  std::atomic<bool> waiting_{false};
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<ControlMessage> inbox_;
+  std::function<void()> wake_;
+  int64_t view_ = 0, prepared_ = 0;
+  bool ended_ = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace starling
