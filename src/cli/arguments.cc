@@ -145,6 +145,10 @@ class Parser {
         ->excludes(resume)
         ->group("Run");
     sub->add_flag("--no-progress", arguments_.no_progress, "Write no progress")->group("Run");
+    sub->add_option("--faults", arguments_.faults,
+                    "A file of faults that are to happen: see docs/faults.md")
+        ->type_name("FILE")
+        ->group("Run");
   }
 
   void add_fabric_flag(CLI::App* sub) {

@@ -37,6 +37,7 @@ struct Arguments {
   std::filesystem::path run_dir;
   bool resume = false;
   bool overwrite = false;
+  std::filesystem::path faults;  // of train
   bool no_progress = false;
 
   // launch, bench

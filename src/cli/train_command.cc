@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/signals.h"
 #include "cluster/launcher.h"
+#include "job/faults_file.h"
 #include "job/run.h"
 
 namespace starling {
@@ -54,6 +55,8 @@ void print_summary(const RunResult& result) {
 int train_command(const Arguments& arguments, const Environment& environment) {
   const StopSignalsWait until_handled;
   const Job job = load_job(arguments.target, arguments.settings);
+  const std::vector<Fault> faults =
+      arguments.faults.empty() ? std::vector<Fault>() : load_faults(arguments.faults);
   const bool is_worker = environment.is_worker;
   if (job.workers > 1 && !is_worker) {
     return launch({.command = arguments.command_line,
@@ -76,6 +79,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   options.progress.color = options.progress.terminal && environment.color;
   options.progress.unicode = environment.unicode;
   options.should_stop = stop_requested;
+  options.faults = faults;
   if (is_worker) options.cluster = Cluster::from_environment();
   const RunResult result = run_job(job, options);
   if (!options.cluster.is_chief()) return result.stopped ? kExitResumeMe : kExitDone;

@@ -231,6 +231,7 @@ void World::agree(const char* what, FunctionRef<void()> work) {
     try {
       if (next == Next::kRedo) {
         work();
+        require(what, meet());  // so that nobody needs another's work any more
         announce();
         require(what, meet());
         begin_completion();

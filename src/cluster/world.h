@@ -22,6 +22,7 @@
 #include "base/function_ref.h"
 #include "base/lost_worker.h"
 #include "cluster/commit.h"
+#include "cluster/faults.h"
 #include "cluster/membership.h"
 #include "cluster/worker_place.h"
 #include "collective/collectives.h"
@@ -74,6 +75,13 @@ class World {
    private:
     Membership* const membership_;
   };
+
+  // This worker passes a point at which the plan may have a fault for it; by default there is none.
+  void pass(FaultPoint point) const {
+    if (!faults_.empty()) faults_.pass(name(), point, step_);
+  }
+  void set_faults(const Faults& faults) { faults_ = faults; }
+  void set_step(uint64_t step) { step_ = step; }  // of the run, from 1: for those points
 
   // Memory of all workers, zeroed; all ask for the same. Requires shares_memory().
   SharedSegment share(const std::string& name, size_t bytes);
@@ -156,6 +164,8 @@ class World {
   std::unique_ptr<Collectives> collectives_;
   // Those of earlier views: a unit that is completed still reads what they hold.
   std::vector<std::unique_ptr<Fabric>> former_;
+  Faults faults_;
+  uint64_t step_ = 0;
   std::vector<Recovery> recoveries_;
   std::function<void(const Recovery&)> told_;
 };

@@ -78,6 +78,8 @@ class Run {
         bar_(options.out, options.progress) {}
 
   RunResult run() {
+    world().set_faults(Faults(options_.faults));
+    world().pass(FaultPoint::kStart);
     TrainerOptions trainer_settings = trainer_options(job_);
     check(trainer_settings);
     trainer_settings.cluster = options_.cluster;
@@ -180,6 +182,7 @@ class Run {
     if (!result.stopped && data_.test) evaluation = trainer.evaluate(data_.test);
     // The others wait: one of them takes over if the chief is lost before all is written.
     world().agree("results", [&] {
+      world().pass(FaultPoint::kResults);
       if (!is_chief()) return;
       if (!result.stopped) trainer.save(folder_.model());
       write_results();

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "cluster/faults.h"
 #include "job/job.h"
 #include "observe/progress.h"
 #include "observe/report.h"
@@ -30,6 +31,7 @@ struct RunOptions {
   std::FILE* out = nullptr;  // for progress and notes; required, and outlives the run
   ProgressOptions progress = {};
   std::function<bool()> should_stop = {};  // asked in every step; true: save and end
+  std::vector<Fault> faults = {};          // that are to happen
   Cluster cluster = {};  // the workers that run the job together: all call run_job
 };
 

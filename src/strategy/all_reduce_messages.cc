@@ -206,6 +206,7 @@ Status AllReduceMessages::exchange(const StepSize& step, bool& stop) {
     // begins the update.
     announced_ = stop;
     world_.announce();
+    pass(FaultPoint::kAnnounced);
     done = collectives_.wait(collectives_.barrier());
     if (done) announced_.reset();
   }

@@ -45,7 +45,8 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   Status share(std::span<double>) override { return {}; }
   void begin_update() override { world_.begin_completion(); }
   Status commit(bool&) override { return world_.complete(); }
-  bool has_parts_of(std::span<const int>) const override { return true; }
+  bool has_parts_of(std::span<const int>, bool) const override { return true; }
+  void pass(FaultPoint point) const override { world_.pass(point); }
   uint64_t bytes_moved() const override;
   Seconds seconds() const override { return seconds_; }
 

@@ -76,6 +76,7 @@ Status AllReduceShared::meet() {
   if (arrived_ == 0) {
     world_.announce();
     arrived_ = fabric_.barrier().arrive();
+    pass(FaultPoint::kAnnounced);
   }
   const World::Waiting waiting(world_);
   const Instant begin = fabric_.now();
@@ -85,10 +86,12 @@ Status AllReduceShared::meet() {
   return describe(met);
 }
 
-bool AllReduceShared::has_parts_of(std::span<const int> ranks) const {
-  return completing_ || std::all_of(ranks.begin(), ranks.end(), [&](int rank) {
-           return fabric_.barrier().arrived(rank) >= arrived_;
-         });
+bool AllReduceShared::has_parts_of(std::span<const int> ranks, bool will_look) const {
+  if (completing_) return true;
+  // In that look the gradients are overwritten by their sum, perhaps by half of it.
+  if (will_look) return false;
+  return std::all_of(ranks.begin(), ranks.end(),
+                     [&](int rank) { return fabric_.barrier().arrived(rank) >= arrived_; });
 }
 
 Status AllReduceShared::exchange(const StepSize& step, bool& stop) {

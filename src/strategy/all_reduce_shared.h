@@ -37,8 +37,9 @@ class AllReduceShared final : public Strategy {
   Status share(std::span<double> block_sums) override;
   void begin_update() override { world_.begin_completion(); }
   Status commit(bool& finite) override;
-  bool has_parts_of(std::span<const int> ranks) const override;
+  bool has_parts_of(std::span<const int> ranks, bool will_look) const override;
   void complete_here() override { completing_ = true; }
+  void pass(FaultPoint point) const override { world_.pass(point); }
   uint64_t bytes_moved() const override { return bytes_moved_; }
   Seconds seconds() const override {
     return {.communication = 0, .hidden = 0, .waiting = waiting_};

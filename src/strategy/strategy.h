@@ -16,6 +16,7 @@
 #include <span>
 
 #include "base/result.h"
+#include "cluster/faults.h"
 #include "collective/merge_plan.h"
 #include "engine/executor.h"
 
@@ -66,10 +67,14 @@ class Strategy {
   // Waits until the blocks of all are updated. `finite` is then true only if it was for all.
   virtual Status commit(bool& finite) = 0;
 
-  // Whether the workers of these ranks had given all that this one needs, where it waits now.
-  virtual bool has_parts_of(std::span<const int>) const { return false; }
+  // Whether the workers of these ranks had given all that this one needs, where it waits now. If
+  // not, the step is not begun to be updated by anybody. `will_look`: after exchange() they look().
+  virtual bool has_parts_of(std::span<const int>, bool /*will_look*/) const { return false; }
   // The step is completed by the workers of the world as it is now: blocks() are others.
   virtual void complete_here() {}
+
+  // Where a fault may be planned (cluster/faults.h).
+  virtual void pass(FaultPoint) const {}
 
   // Bytes of gradients that this worker has sent, or read from memory of the others.
   virtual uint64_t bytes_moved() const = 0;

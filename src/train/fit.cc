@@ -88,6 +88,7 @@ bool FitLoop::follow_world() {
   if (strategy_view_ == world.view()) return false;
   while (strategy_view_ != world.view()) {  // it may change again meanwhile
     world.agree("making the strategy", [&] {
+      world.pass(FaultPoint::kStrategy);
       if (strategy_) {
         const Strategy::Seconds seconds = strategy_->seconds();
         seconds_before_.communication += seconds.communication;
@@ -252,6 +253,8 @@ void FitLoop::run_step() {
   TrainStep::Result result{};
   for (bool complete = false, again = false, over = false; !over; again = true) {
     try {
+      impl_.world().set_step(impl_.summary.steps + 1);
+      impl_.world().pass(FaultPoint::kStep);
       if (!complete) {
         if (follow_world() || again) start_loader();
         add_batches();

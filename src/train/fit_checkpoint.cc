@@ -233,6 +233,7 @@ void FitLoop::tell_ledger(const std::string& line) {
   World& world = impl_.world();
   if (options_.ledger.empty()) return;
   world.agree("the ledger", [&] {
+    world.pass(FaultPoint::kLedger);
     if (!world.is_chief()) return;
     // A chief that was lost may have told of this epoch, or half of it.
     if (world.view() > 1) keep_ledger_before(options_.ledger, cursor_.epoch);
@@ -253,6 +254,7 @@ void FitLoop::save_if_due() {
 void FitLoop::save_now() {
   if (!store_) open_store();  // this worker has become the chief
   store_->save(snapshot());
+  impl_.world().pass(FaultPoint::kCheckpoint);
   last_save_ = std::chrono::steady_clock::now();
   if (const auto failure = store_->failure())
     note("a checkpoint was not saved, training goes on: " + *failure);

@@ -83,6 +83,7 @@ bool TrainStep::looks_first() const {
 TrainStep::Result TrainStep::finish(double rate, bool stop) {
   if (stage_ == Stage::kAdding) {
     stop_ = stop;
+    strategy_.pass(FaultPoint::kGradient);
     require(strategy_.exchange(size_, stop_));
     stage_ = Stage::kExchanged;
     check_samples();
@@ -103,8 +104,11 @@ TrainStep::Result TrainStep::finish(double rate, bool stop) {
     if (optimizer_.clip_norm) settings.gradient_scale = clip_scale(norm, *optimizer_.clip_norm);
   }
   strategy_.begin_update();
+  strategy_.pass(FaultPoint::kUpdate);
   bool finite = update(settings, look_first);
+  strategy_.pass(FaultPoint::kUpdated);
   require(strategy_.commit(finite));
+  strategy_.pass(FaultPoint::kCommitted);
   if (!finite) {
     sum_gradients();
     stop_at_gradient("; the weights in memory hold a part of this step");
@@ -129,10 +133,7 @@ TrainStep::Result TrainStep::done(const Sums& sums, bool applied) {
 }
 
 bool TrainStep::can_complete(std::span<const int> lost) const {
-  if (completing_) return true;
-  // Before that look the gradient may be half overwritten by its sum; nobody updates before it.
-  if (stage_ == Stage::kAdding && looks_first()) return false;
-  return strategy_.has_parts_of(lost);
+  return strategy_.has_parts_of(lost, stage_ == Stage::kAdding && looks_first());
 }
 
 void TrainStep::complete_here() {
@@ -194,7 +195,9 @@ void TrainStep::guarded(int lane, size_t block, Write write) {
   if (journal->is_done(block, number)) return;
   journal->begin(static_cast<size_t>(strategy_.rank() * executor_.lanes().count() + lane), block,
                  number);
+  strategy_.pass(FaultPoint::kBlock);
   write();
+  strategy_.pass(FaultPoint::kBlockWritten);
   journal->end(block, number);
 }
 

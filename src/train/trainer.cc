@@ -133,7 +133,10 @@ Sums Trainer::Impl::evaluate_chunks(const data::Dataset& dataset) {
 Evaluation Trainer::Impl::evaluate(const data::Dataset& dataset) {
   check_data(dataset, "evaluation");
   Sums sums;
-  world().agree("evaluation", [&] { sums = evaluate_chunks(dataset); });
+  world().agree("evaluation", [&] {
+    world().pass(FaultPoint::kEvaluation);
+    sums = evaluate_chunks(dataset);
+  });
   const double n = static_cast<double>(sums.samples);
   Evaluation evaluation{.samples = dataset.size(), .values = {{"loss", sums.loss / n}}};
   const std::vector<std::string> names = metric_names();

@@ -1,0 +1,34 @@
+#include "cluster/faults.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+
+namespace starling {
+namespace {
+
+constexpr std::array<std::string_view, static_cast<size_t>(FaultPoint::kCount)> kNames = {
+    "start",         "strategy", "step",      "gradient",   "announced",  "update", "block",
+    "block_written", "updated",  "committed", "evaluation", "checkpoint", "ledger", "results"};
+
+}  // namespace
+
+std::string_view name_of(FaultPoint point) { return kNames[static_cast<size_t>(point)]; }
+
+Faults::Faults(const std::vector<Fault>& plan) {
+  for (const Fault& fault : plan)
+    faults_.push_back({fault, std::make_shared<std::atomic<bool>>(false)});
+}
+
+void Faults::pass(int worker, FaultPoint point, uint64_t step) const {
+  for (const Armed& armed : faults_) {
+    const Fault& fault = armed.fault;
+    if (fault.worker != worker || fault.point != point || step < fault.step) continue;
+    if (armed.fired->exchange(true)) continue;
+    kill(getpid(), fault.action == Fault::Action::kKill ? SIGKILL : SIGSTOP);
+    pause();  // the signal may come to another thread a little later
+  }
+}
+
+}  // namespace starling
