@@ -265,9 +265,12 @@ std::vector<Action> Coordinator::resume() {
       .kind = Message::Kind::kResume, .view = view_, .members = {members_.begin(), members_.end()}};
   Progress least{INT64_MAX};
   for (const Message& ready : ready_) {
-    if (leaving_.contains(ready.from)) continue;  // like a lost one, but for being stopped
+    const bool leaves = leaving_.contains(ready.from);
     if (!ready.has_state) {
-      resume.newcomers.push_back(ready.from);
+      if (!leaves) resume.newcomers.push_back(ready.from);
+      // It was to take part in a step, and has not: others may need what it had not given.
+      const auto waiting = awaits_state_.find(ready.from);
+      if (waiting != awaits_state_.end()) least = std::min(least, Progress{waiting->second});
       continue;
     }
     Progress progress = ready.progress;
@@ -275,7 +278,8 @@ std::vector<Action> Coordinator::resume() {
     const bool is_void = progress.phase == Phase::kReduced && progress.step == redone_.step &&
                          ready.reduced_in < redone_in_;
     if (is_void) progress.phase = Phase::kWorking;
-    least = std::min(least, progress);
+    least = std::min(least, progress);  // of a leaver too: others may need what it had not given
+    if (leaves) continue;
     if (resume.donor < 0 || ready.from < resume.donor) resume.donor = ready.from;
   }
   lost_state_ = resume.donor < 0 && !resume.members.empty();
@@ -286,6 +290,9 @@ std::vector<Action> Coordinator::resume() {
     redone_ = least;
     redone_in_ = view_;
   }
+  awaits_state_.clear();
+  for (const int id : resume.newcomers)
+    awaits_state_[id] = resume.redo ? resume.step : resume.step + 1;
   std::vector<Action> actions;
   for (int id : resume.members) actions.push_back(send(id, resume));
   for (int id : std::exchange(leaving_, {})) actions.push_back(send(id, resume));

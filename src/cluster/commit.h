@@ -16,6 +16,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -150,6 +151,8 @@ class Coordinator {
   std::vector<Message> ready_;  // in this view
   Progress redone_{-1};         // the last step that was redone …
   int64_t redone_in_ = 0;       // … and the view that did: sums from before are void
+  // Newcomers of the last Resume that have not been heard of since, and their first step.
+  std::map<int, int64_t> awaits_state_;
   bool lost_state_ = false;
 };
 

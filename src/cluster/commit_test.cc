@@ -10,9 +10,14 @@
 namespace starling::commit {
 namespace {
 
-class Commit : public testing::TestWithParam<bool> {  // whether the state is shared
+// A state each, one for all, or one for all and members that meet instead of sending word.
+enum class Kind { kReplicated, kShared, kMeeting };
+
+class Commit : public testing::TestWithParam<Kind> {
  protected:
-  ToyOptions toy() const { return {.shared_state = GetParam()}; }
+  ToyOptions toy() const {
+    return {.shared_state = GetParam() != Kind::kReplicated, .meets = GetParam() == Kind::kMeeting};
+  }
 };
 
 std::string describe(const ToyOptions& options) {
@@ -98,6 +103,17 @@ Message ready(int from, int64_t view, Progress progress, int64_t reduced_in) {
           .reduced_in = reduced_in};
 }
 
+TEST(CommitCoordinator, WaitsForWhatALeaverHadNotGiven) {
+  Coordinator coordinator;
+  static_cast<void>(coordinator.joined({0, 1}));
+  static_cast<void>(coordinator.left(1));
+  static_cast<void>(coordinator.receive(ready(0, 2, {7, Phase::kReduced}, 1)));
+  const std::vector<Action> actions = coordinator.receive(ready(1, 2, {7, Phase::kWorking}, 1));
+  ASSERT_EQ(actions.size(), 2u);
+  EXPECT_TRUE(actions[0].message.redo);
+  EXPECT_EQ(actions[0].message.members, std::vector<int>{0});
+}
+
 // The Resume that the coordinator sends when it hears these.
 Message resume_after(Coordinator& coordinator, const std::vector<Message>& messages) {
   std::vector<Action> actions;
@@ -161,8 +177,13 @@ TEST(CommitCoordinator, SaysWhenNobodyHasTheState) {
   EXPECT_TRUE(coordinator.lost_state());
 }
 
-INSTANTIATE_TEST_SUITE_P(State, Commit, testing::Bool(),
-                         [](const auto& test) { return test.param ? "Shared" : "Replicated"; });
+INSTANTIATE_TEST_SUITE_P(State, Commit,
+                         testing::Values(Kind::kReplicated, Kind::kShared, Kind::kMeeting),
+                         [](const auto& test) {
+                           return test.param == Kind::kReplicated ? "Replicated"
+                                  : test.param == Kind::kShared   ? "Shared"
+                                                                  : "Meeting";
+                         });
 
 }  // namespace
 }  // namespace starling::commit

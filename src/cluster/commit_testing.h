@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cluster/commit.h"
@@ -17,6 +18,9 @@ namespace starling::commit {
 
 struct ToyOptions {
   bool shared_state = false;
+  // Members don't send word of what they have done, but meet: each says in shared memory that it is
+  // there, which is seen at once and outlives it. Requires shared_state.
+  bool meets = false;
   int members = 3;
   int64_t steps = 4;
   uint64_t seed = 0;
@@ -72,6 +76,8 @@ class ToyWorld {
     uint64_t sum = 0;               // of the step that it has reduced
     std::vector<Task> tasks;
     int64_t paused_until = 0;
+    std::vector<int> members;  // of its view
+    int64_t prepared = 0;      // the latest view that it was asked to prepare
   };
 
   struct SharedBlock {
@@ -102,6 +108,10 @@ class ToyWorld {
   void obey(int id, const std::vector<Action>& actions);
   void obey_one(int id, const Action& action);
   void begin_work(int id, const Action& action);
+  bool has_met(const Worker& worker, Message::Kind kind) const;
+  bool can_look(const Worker& worker) const;
+  void look(int id);
+  void prepare_where_they_meet(int id, const Message& message);
   void hear(int id, const Packet& packet);
   void reduce_if_all_heard(int id);
   void begin_block(Worker& worker, const Task& task);
@@ -118,6 +128,8 @@ class ToyWorld {
   std::vector<SharedBlock> shared_;
   std::vector<std::optional<uint64_t>> shared_gradients_;  // nothing: half written
   std::vector<std::vector<uint64_t>> expected_;            // blocks before each step
+  // Who has said so: kReduced or kApplied, in a view, of a step.
+  std::map<std::tuple<Message::Kind, int64_t, int64_t>, std::set<int>> met_;
   int deaths_, joins_, leaves_, pauses_, next_id_;
   int64_t now_ = 0;
   ToyOutcome outcome_;

@@ -110,7 +110,7 @@ bool ToyWorld::happen() {
   ++now_;
   if (maybe_disturb()) return true;
   struct Choice {
-    enum class Kind { kDeliver, kTask, kNotice } kind;
+    enum class Kind { kDeliver, kTask, kLook, kNotice } kind;
     size_t index;
   };
   std::vector<Choice> choices;
@@ -133,6 +133,13 @@ bool ToyWorld::happen() {
         choices.push_back({Choice::Kind::kTask, index});
       }
     }
+    if (can_look(worker)) {
+      if (worker.paused_until > now_) {
+        waits = true;
+      } else {
+        choices.push_back({Choice::Kind::kLook, index});
+      }
+    }
     if (!worker.alive && !worker.noticed) choices.push_back({Choice::Kind::kNotice, index});
   }
   if (choices.empty()) return waits;
@@ -143,6 +150,9 @@ bool ToyWorld::happen() {
       break;
     case Choice::Kind::kTask:
       run_task(static_cast<int>(choice.index));
+      break;
+    case Choice::Kind::kLook:
+      look(static_cast<int>(choice.index));
       break;
     case Choice::Kind::kNotice:
       workers_.at(static_cast<int>(choice.index)).noticed = true;
@@ -236,8 +246,54 @@ void ToyWorld::deliver(size_t index) {
   if (packet.message.kind == Message::Kind::kResume) {
     what += packet.message.redo ? " to redo" : " to complete";
   }
+  if (options_.meets && packet.message.kind == Message::Kind::kPrepare)
+    prepare_where_they_meet(packet.to, packet.message);
   obey(packet.to, worker.protocol.receive(packet.message));
   note(what, packet.to);
+}
+
+bool ToyWorld::has_met(const Worker& worker, Message::Kind kind) const {
+  const auto found = met_.find({kind, worker.protocol.view(), worker.protocol.progress().step});
+  return found != met_.end() && std::includes(found->second.begin(), found->second.end(),
+                                              worker.members.begin(), worker.members.end());
+}
+
+bool ToyWorld::can_look(const Worker& worker) const {
+  if (!options_.meets || !worker.alive || worker.retired || !worker.tasks.empty()) return false;
+  const Phase phase = worker.protocol.progress().phase;
+  return (phase == Phase::kReduced && has_met(worker, Message::Kind::kReduced)) ||
+         (phase == Phase::kApplied && has_met(worker, Message::Kind::kApplied));
+}
+
+void ToyWorld::look(int id) {
+  Member& member = workers_.at(id).protocol;
+  const Progress at = member.progress();
+  const bool reduced = at.phase == Phase::kReduced;
+  obey(id, member.heard_all(reduced ? Message::Kind::kReduced : Message::Kind::kApplied, at.step));
+  note(reduced ? "all have reduced" : "all have applied", id);
+}
+
+// An update may be left between two blocks; sums that lack a part of a lost member are none.
+void ToyWorld::prepare_where_they_meet(int id, const Message& message) {
+  Worker& worker = workers_.at(id);
+  Member& member = worker.protocol;
+  if (message.view <= worker.prepared) return;
+  worker.prepared = message.view;
+  const bool applies =
+      !worker.tasks.empty() && member.progress().phase == Phase::kReduced && chance(0.5);
+  if (applies) {
+    if (worker.tasks.front().kind == Task::Kind::kBlockEnds) run_task(id);
+    worker.tasks.clear();
+    member.suspend();
+  }
+  const Progress at = member.progress();
+  const std::set<int>& there = met_[{Message::Kind::kReduced, member.view(), at.step}];
+  const std::set<int> asked(message.members.begin(), message.members.end());
+  // Who is ahead of the others in a new view completes what was reduced in an earlier one.
+  const bool reduced_here = there.contains(id);
+  for (const int other : worker.members) {
+    if (reduced_here && !asked.contains(other) && !there.contains(other)) member.withdraw(at.step);
+  }
 }
 
 void ToyWorld::obey(int id, const std::vector<Action>& actions) {
@@ -248,6 +304,12 @@ void ToyWorld::obey_one(int id, const Action& action) {
   Worker& worker = workers_.at(id);
   switch (action.kind) {
     case Action::Kind::kSend:
+      if (const Message& said = action.message;
+          options_.meets &&
+          (said.kind == Message::Kind::kReduced || said.kind == Message::Kind::kApplied)) {
+        met_[{said.kind, said.view, said.step}].insert(id);
+        break;
+      }
       network_.push_back({.from = id, .to = action.to, .message = action.message});
       break;
     case Action::Kind::kStop:
@@ -272,6 +334,7 @@ void ToyWorld::obey_one(int id, const Action& action) {
       if (action.step < options_.steps) begin_work(id, action);
       break;
     case Action::Kind::kApply: {
+      worker.members = action.members;
       const auto count = static_cast<int>(action.members.size());
       const auto at = static_cast<int>(std::find(action.members.begin(), action.members.end(), id) -
                                        action.members.begin());
@@ -300,6 +363,7 @@ void ToyWorld::check_start(int id, int64_t step) {
 void ToyWorld::begin_work(int id, const Action& action) {
   Worker& worker = workers_.at(id);
   if (!worker.tasks.empty()) fail("a member works on two steps");
+  worker.members = action.members;
   const auto count = static_cast<int>(action.members.size());
   const auto at = static_cast<int>(std::find(action.members.begin(), action.members.end(), id) -
                                    action.members.begin());
@@ -312,6 +376,10 @@ void ToyWorld::begin_work(int id, const Action& action) {
     worker.tasks.push_back(begin);
     worker.tasks.push_back(begin);
     worker.tasks.back().kind = Task::Kind::kGradientEnds;
+  }
+  if (options_.meets && worker.tasks.empty()) {  // it has no shard
+    obey(id, worker.protocol.reduced(action.step, is_finite(action.step)));
+    return;
   }
   reduce_if_all_heard(id);  // those of the others may have come before
 }
@@ -329,6 +397,12 @@ void ToyWorld::run_task(int id) {
     case Task::Kind::kGradientEnds: {
       const uint64_t value = gradient(digest(state_of(worker)), task.step, task.index);
       if (options_.shared_state) shared_gradients_[shard] = value;
+      if (options_.meets) {
+        note("gradient ends", id);
+        const bool last = worker.tasks.empty();
+        if (last) obey(id, worker.protocol.reduced(task.step, is_finite(task.step)));
+        break;
+      }
       for (int member : task.members) {
         network_.push_back({.from = id,
                             .to = member,

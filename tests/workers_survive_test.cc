@@ -1,0 +1,226 @@
+// A run goes on when workers are killed or frozen, and ends with the bits of one that nothing
+// happened to: real processes and signals, at every named point of the protocol and at random.
+#include <random>
+
+#include "cluster/faults.h"
+#include "seeds.h"
+#include "workers_testing.h"
+
+namespace starling {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+constexpr int kEpochs = 6;
+constexpr uint64_t kMidway = 9;  // of 4 steps an epoch, or more
+
+struct FaultLine {
+  std::string action;
+  int worker;
+  std::string point;
+  uint64_t step;
+};
+
+class WorkersSurvive : public WorkersTest {
+ protected:
+  void SetUp() override {
+    WorkersTest::SetUp();
+    write_mlp_job();
+    write_cnn_job();
+  }
+
+  Words train(const std::string& job, const std::string& run, int workers,
+              const std::string& fabric) const {
+    Words words = {"train", job + ".toml", "--run-dir", run, "--no-progress"};
+    if (job == "cnn") {
+      for (const std::string& word : cnn_settings()) words.push_back(word);
+    }
+    words.insert(words.end(), {"--set", fmt::format("training.epochs={}", kEpochs)});
+    words.insert(words.end(), {"--set", "checkpoint.every_steps=3"});
+    if (workers == 1) return words;
+    words.insert(words.end(), {"--workers", fmt::format("{}", workers), "--lanes", "1"});
+    words.insert(words.end(), {"--set", "strategy.fabric=" + fabric});
+    words.insert(words.end(), {"--set", "strategy.heartbeat_limit=1"});
+    return words;
+  }
+
+  void write_faults(const std::vector<FaultLine>& faults) const {
+    std::string text;
+    for (const FaultLine& fault : faults) {
+      text += fmt::format("[[fault]]\naction = \"{}\"\nworker = {}\npoint = \"{}\"\nstep = {}\n",
+                          fault.action, fault.worker, fault.point, fault.step);
+    }
+    write("faults.toml", text);
+  }
+
+  // What a run that nothing happens to gives.
+  const Json& undisturbed(const std::string& job) {
+    if (!whole_.contains(job)) {
+      done(train(job, job + "_whole", 1, ""));
+      whole_[job] = report(job + "_whole");
+    }
+    return whole_[job];
+  }
+
+  // Every sample once in every epoch, and the same figures.
+  void expect_undisturbed(const std::string& job, const std::string& run) {
+    const Json whole = undisturbed(job), found = report(run);
+    for (const char* key : {"weights_sha256", "train_loss", "test_loss", "test_accuracy", "steps",
+                            "samples", "samples_unique", "samples_duplicated", "samples_missing"}) {
+      EXPECT_EQ(to_text(found.at(key)), to_text(whole.at(key))) << key;
+    }
+    EXPECT_EQ(read(run + "/ledger.jsonl"), read(job + "_whole/ledger.jsonl"));
+    EXPECT_EQ(count(read(run + "/history.csv"), "\n"), kEpochs + 1);
+    EXPECT_TRUE(exists(run + "/model.safetensors"));
+    expect_nothing_left({});
+  }
+
+  // With 3 workers; returns the recoveries of the report.
+  Json survive(const std::string& job, const std::string& fabric, const FaultLine& fault) {
+    const std::string run =
+        fmt::format("{}_{}_{}_{}_{}", job, fabric, fault.action, fault.point, fault.worker);
+    SCOPED_TRACE(run);
+    write_faults({fault});
+    Words words = train(job, run, 3, fabric);
+    words.insert(words.end(), {"--faults", "faults.toml"});
+    const Ended ended = done(words);
+    EXPECT_THAT(ended.error, Not(HasSubstr("error:")));
+    EXPECT_THAT(ended.output, HasSubstr("results")) << "who takes over writes where the chief did";
+    expect_undisturbed(job, run);
+    return report(run).at("recoveries");
+  }
+
+  std::map<std::string, Json> whole_;
+};
+
+class WorkerKilledAt
+    : public WorkersSurvive,
+      public testing::WithParamInterface<std::tuple<const char*, const char*, int>> {};
+
+TEST_P(WorkerKilledAt, EachPointOfTheProtocolIsMissedByNobody) {
+  const auto [job, fabric, worker] = GetParam();
+  for (size_t i = 0; i < static_cast<size_t>(FaultPoint::kCount); ++i) {
+    const auto point = static_cast<FaultPoint>(i);
+    // Each has its copy of the state over tcp, and needs no help with its blocks.
+    const bool in_block = point == FaultPoint::kBlock || point == FaultPoint::kBlockWritten;
+    if (in_block && std::string(fabric) == "tcp") continue;
+    if (point == FaultPoint::kCheckpoint && worker > 0) continue;  // the chief's
+    const bool early = point == FaultPoint::kStart || point == FaultPoint::kStrategy;
+    const Json recoveries =
+        survive(job, fabric, {"kill", worker, std::string(name_of(point)), early ? 0 : kMidway});
+    if (point == FaultPoint::kStart) continue;  // before the others would have told of it
+    ASSERT_EQ(recoveries.size(), 1u) << name_of(point);
+    EXPECT_EQ(to_text(recoveries[0].at("lost")), fmt::format("[{}]", worker));
+    EXPECT_THAT(recoveries[0].at("how").get<std::string>(), HasSubstr("ended by signal 9"));
+    EXPECT_THAT(recoveries[0].at("noticed_in").get<std::string>(), Not(IsEmpty()));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WorkerKilledAt,
+                         testing::Combine(testing::Values("mlp", "cnn"),
+                                          testing::Values("shm", "tcp"), testing::Values(0, 1)),
+                         [](const auto& tested) {
+                           return fmt::format("{}_{}_worker{}", std::get<0>(tested.param),
+                                              std::get<1>(tested.param), std::get<2>(tested.param));
+                         });
+
+TEST_F(WorkersSurvive, AFrozenWorkerIsKilledAndMissedByNobody) {
+  for (const char* fabric : {"shm", "tcp"}) {
+    for (const char* point : {"gradient", "updated"}) {
+      const Json recoveries = survive("mlp", fabric, {"freeze", 1, point, kMidway});
+      ASSERT_EQ(recoveries.size(), 1u);
+      EXPECT_THAT(recoveries[0].at("how").get<std::string>(), HasSubstr("it was frozen"));
+    }
+  }
+}
+
+TEST_F(WorkersSurvive, EverySurvivorsLogNamesWhoAndWhere) {
+  survive("mlp", "shm", {"kill", 2, "gradient", kMidway});
+  const std::string log = read("mlp_shm_kill_gradient_2/log.txt");
+  for (const int survivor : {0, 1}) {
+    EXPECT_THAT(log, ContainsRegex(fmt::format("worker {}: worker 2 was lost: it was ended by "
+                                               "signal 9 [^\n]*noticed in: all_reduce step {}, "
+                                               "worker {}: [^\n]* bytes",
+                                               survivor, kMidway, survivor)));
+  }
+}
+
+// One after another, and one while the others still recover from the loss of the one before.
+TEST_F(WorkersSurvive, AllButOneMayBeLost) {
+  for (const char* fabric : {"shm", "tcp"}) {
+    SCOPED_TRACE(fabric);
+    write_faults(
+        {{"kill", 0, "announced", 4}, {"kill", 2, "strategy", 4}, {"kill", 3, "updated", kMidway}});
+    Words words = train("mlp", fabric, 4, fabric);
+    words.insert(words.end(), {"--faults", "faults.toml"});
+    done(words);
+    expect_undisturbed("mlp", fabric);
+  }
+}
+
+TEST_F(WorkersSurvive, TwoLostAtTheSameTime) {
+  for (const char* fabric : {"shm", "tcp"}) {
+    for (const char* point : {"gradient", "announced", "update", "updated", "evaluation"}) {
+      const std::string run = fmt::format("{}_{}", fabric, point);
+      SCOPED_TRACE(run);
+      write_faults({{"kill", 0, point, kMidway}, {"kill", 1, point, kMidway}});
+      Words words = train("mlp", run, 4, fabric);
+      words.insert(words.end(), {"--faults", "faults.toml"});
+      done(words);
+      expect_undisturbed("mlp", run);
+    }
+  }
+}
+
+// At any moment, from the first instruction of a worker on: whatever it is doing.
+TEST_F(WorkersSurvive, KillsAtRandom) {
+  for (uint64_t round = 0; round < seed_count(10); ++round) {
+    std::mt19937_64 random(round);
+    const std::string fabric = round % 2 == 0 ? "shm" : "tcp", run = fmt::format("run{}", round);
+    const auto delay = std::chrono::microseconds(random() % 400'000);
+    const int victim = static_cast<int>(random() % 3);
+    SCOPED_TRACE(fmt::format("{} worker {} after {} us", run, victim, delay.count()));
+    Process process = start(train("cnn", run, 3, fabric));
+    auto workers = wait_for_workers(process, 3);
+    std::this_thread::sleep_for(delay);
+    workers.at(victim).signal(SIGKILL);
+    EXPECT_EQ(process.wait(), 0) << process.error();
+    expect_undisturbed("cnn", run);
+  }
+}
+
+TEST_F(WorkersSurvive, WithTooFewLeftTheRunEndsAndResumes) {
+  undisturbed("mlp");
+  write_faults({{"kill", 1, "gradient", kMidway}});
+  Words words = train("mlp", "few", 3, "shm");
+  words.insert(words.end(), {"--set", "strategy.min_workers=3"});
+  Words with_faults = words;
+  with_faults.insert(with_faults.end(), {"--faults", "faults.toml"});
+  EXPECT_THAT(refused(1, with_faults), HasSubstr("error: worker 1 was ended by signal 9"));
+  words.push_back("--resume");
+  done(words);
+  expect_undisturbed("mlp", "few");
+}
+
+TEST_F(WorkersSurvive, AFileOfFaultsThatMakesNoSenseIsRefused) {
+  const auto refuse = [&](const std::string& text) {
+    write("faults.toml", text);
+    return refused(2, {"train", "mlp.toml", "--faults", "faults.toml"});
+  };
+  EXPECT_THAT(refuse("[[fault]]\naction = \"kill\"\nworker = 1\npoint = \"lunch\"\n"),
+              AllOf(HasSubstr("faults.toml:4:9: point is \"lunch\""), HasSubstr("announced")));
+  EXPECT_THAT(refuse("[[fault]]\nworker = 1\npoint = \"step\"\n"), HasSubstr("action is missing"));
+  EXPECT_THAT(refuse("[[fault]]\naction = \"kill\"\nworker = -1\npoint = \"step\"\n"),
+              HasSubstr("worker is -1"));
+  EXPECT_THAT(refuse("[[fault]]\nwhen = 3\n"), HasSubstr("unknown key when"));
+  EXPECT_THAT(refuse("fault = 3\n"), HasSubstr("is not a list of faults"));
+  EXPECT_THAT(refuse("[[fault]\n"), HasSubstr("is not TOML"));
+}
+
+}  // namespace
+}  // namespace starling
