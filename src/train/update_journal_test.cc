@@ -1,0 +1,109 @@
+#include "train/update_journal.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tensor/buffer.h"
+
+namespace starling {
+namespace {
+
+// A space of several blocks with two arrays over it, and running statistics.
+class UpdateJournalTest : public testing::Test {
+ protected:
+  static constexpr size_t kSlots = 2, kStatistics = 6;
+
+  UpdateJournalTest() {
+    space_.add("w", {3, static_cast<int64_t>(kBlockElements)}, {});
+    space_.add("b", {5}, {});
+    weights_.assign(space_.total_floats(), 1.0f);
+    moments_.assign(space_.total_floats(), 2.0f);
+    statistics_.assign(kStatistics, 3.0f);
+    memory_ = Buffer<std::byte>(UpdateJournal::bytes(space_, 2, kStatistics, kSlots));
+    std::fill(memory_.begin(), memory_.end(), std::byte{0});
+    journal_.emplace(UpdateJournal::State{&space_, {weights_.data(), moments_.data()}, statistics_},
+                     memory_.span(), kSlots);
+  }
+
+  float& weight(size_t block) { return weights_[space_.blocks()[block].offset]; }
+  float& moment(size_t block) { return moments_[space_.blocks()[block].offset]; }
+  BlockRange all() const { return {0, journal_->statistics_block() + 1}; }
+
+  ParameterSpace space_;
+  std::vector<float> weights_, moments_, statistics_;
+  Buffer<std::byte> memory_;
+  std::optional<UpdateJournal> journal_;
+};
+
+TEST_F(UpdateJournalTest, ATornBlockGetsItsOldContentBack) {
+  journal_->begin(0, 1, 1);
+  weight(1) = 10;  // the writer dies before the moment is written
+  EXPECT_FALSE(journal_->is_done(1, 1));
+  journal_->restore(all(), 1);
+  EXPECT_EQ(weight(1), 1);
+  EXPECT_EQ(moment(1), 2);
+}
+
+TEST_F(UpdateJournalTest, ABlockThatIsDoneStays) {
+  journal_->begin(0, 1, 1);
+  weight(1) = 10;
+  moment(1) = 20;
+  journal_->end(1, 1);
+  EXPECT_TRUE(journal_->is_done(1, 1));
+  EXPECT_FALSE(journal_->is_done(1, 2));
+  journal_->restore(all(), 1);
+  EXPECT_EQ(weight(1), 10);
+  EXPECT_EQ(moment(1), 20);
+}
+
+TEST_F(UpdateJournalTest, OnlyTheBlocksOfTheRangeAreRestored) {
+  journal_->begin(0, 0, 1);
+  weight(0) = 10;
+  journal_->begin(1, 3, 1);
+  weight(3) = 30;
+  journal_->restore({3, 4}, 1);
+  EXPECT_EQ(weight(0), 10);
+  EXPECT_EQ(weight(3), 1);
+}
+
+// Slots keep what they held; it is of no meaning for another update.
+TEST_F(UpdateJournalTest, ASlotOfAnEarlierUpdateIsForgotten) {
+  journal_->begin(0, 2, 1);
+  weight(2) = 10;
+  journal_->end(2, 1);
+  weight(2) = 11;  // by others
+  journal_->restore(all(), 2);
+  EXPECT_EQ(weight(2), 11);
+}
+
+// Two writers died in the same block, one after the other: both slots have what it was.
+TEST_F(UpdateJournalTest, ABlockMayBeTornTwice) {
+  journal_->begin(0, 1, 1);
+  weight(1) = 10;
+  journal_->restore(all(), 1);
+  journal_->begin(1, 1, 1);
+  weight(1) = 99;
+  journal_->restore(all(), 1);
+  EXPECT_EQ(weight(1), 1);
+}
+
+TEST_F(UpdateJournalTest, StatisticsAreABlockToo) {
+  const size_t block = journal_->statistics_block();
+  journal_->begin(1, block, 4);
+  statistics_[5] = 50;
+  journal_->restore(all(), 4);
+  EXPECT_EQ(statistics_[5], 3);
+  journal_->begin(1, block, 4);
+  statistics_[5] = 50;
+  journal_->end(block, 4);
+  journal_->restore(all(), 4);
+  EXPECT_EQ(statistics_[5], 50);
+}
+
+TEST_F(UpdateJournalTest, MoreLanesThanSlotsAreAFault) {
+  EXPECT_THROW(journal_->begin(kSlots, 0, 1), std::logic_error);
+}
+
+}  // namespace
+}  // namespace starling
