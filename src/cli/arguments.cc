@@ -39,6 +39,7 @@ struct Raw {
   std::vector<std::string> sets;
   std::optional<uint64_t> lanes, seed, workers, check_every;
   std::optional<std::string> strategy;
+  bool respawn = false;
   std::string samples;
   std::string sizes = kBenchSizes;
   int bench_workers = 2;
@@ -130,6 +131,8 @@ class Parser {
     sub->add_option("--check-every", raw_.check_every,
                     "Compare all workers' weights every K steps; 0: never")
         ->type_name("K")
+        ->group("Job");
+    sub->add_flag("--respawn", raw_.respawn, "Replace workers that are lost by new ones")
         ->group("Job");
     sub->add_option("--strategy", raw_.strategy, "How they do it: strategy.name of the job")
         ->type_name("NAME")
@@ -355,6 +358,7 @@ class Parser {
     if (raw_.lanes) arguments_.settings.push_back({"lanes", fmt::format("{}", *raw_.lanes)});
     if (raw_.seed) arguments_.settings.push_back({"seed", fmt::format("{}", *raw_.seed)});
     if (raw_.workers) arguments_.settings.push_back({"workers", fmt::format("{}", *raw_.workers)});
+    if (raw_.respawn) arguments_.settings.push_back({"strategy.respawn", "true"});
     if (raw_.check_every) {
       arguments_.settings.push_back({"strategy.check_every", fmt::format("{}", *raw_.check_every)});
     }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/lost_worker.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
@@ -64,6 +65,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .lanes = static_cast<int>(job.lanes),
                    .fabric = job.strategy.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm,
                    .survive = job.strategy.survive,
+                   .respawn = job.strategy.respawn,
                    .min_workers = static_cast<int>(job.strategy.min_workers),
                    .heartbeat_limit = milliseconds(job.strategy.heartbeat_limit),
                    .progress_limit = milliseconds(job.strategy.progress_limit)});
@@ -81,7 +83,12 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   options.should_stop = stop_requested;
   options.faults = faults;
   if (is_worker) options.cluster = Cluster::from_environment();
-  const RunResult result = run_job(job, options);
+  RunResult result;
+  try {
+    result = run_job(job, options);
+  } catch (const RetiredWorker&) {
+    return kExitDone;
+  }
   if (!options.cluster.is_chief()) return result.stopped ? kExitResumeMe : kExitDone;
   if (result.stopped) {
     fmt::print(stderr, "stopped after step {}; a checkpoint is saved. Go on with:\n  {}\n",

@@ -19,6 +19,9 @@ struct ControlMessage {
   enum class Kind : uint8_t {
     kBeat,    // worker → launcher: alive, and this far
     kCommit,  // either way: see commit.h
+    kHere,    // newcomer → launcher: ready to take part
+    kChange,  // launcher → workers: pause after a step, others are to take part
+    kPaused,  // worker → launcher: done
   };
 
   Kind kind = Kind::kBeat;

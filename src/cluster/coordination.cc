@@ -19,17 +19,58 @@ Coordination::Coordination(const CoordinationOptions& options)
   }
 }
 
-void Coordination::add(int worker, Socket control) {
-  lines_[static_cast<size_t>(worker)].socket = std::move(control);
+void Coordination::add(int worker, Socket control, uint16_t port) {
+  const auto index = static_cast<size_t>(worker);
+  if (index >= lines_.size()) lines_.resize(index + 1);
+  lines_[index].socket = std::move(control);
+  lines_[index].port = port;
+}
+
+void Coordination::ask_for_pause() {
+  ControlMessage message;
+  message.kind = Kind::kChange;
+  for (const int member : members_) {
+    if (const int socket = fd(member); socket >= 0) send_control(socket, message);
+  }
+}
+
+void Coordination::retire(int worker) {
+  leavers_.insert(worker);
+  ask_for_pause();
+}
+
+// Somebody has paused, and waits for a new view in any case.
+void Coordination::change() {
+  std::vector<commit::Action> actions;
+  for (const int leaver : std::exchange(leavers_, {})) {
+    actions = coordinator_.left(leaver);
+    lines_[static_cast<size_t>(leaver)].left = true;
+  }
+  const std::set<int> guests = std::exchange(guests_, {});
+  if (!guests.empty() || actions.empty())
+    actions = coordinator_.joined({guests.begin(), guests.end()});
+  obey(actions, "");
 }
 
 void Coordination::hear(int worker) {
   Line& line = lines_[static_cast<size_t>(worker)];
   bool ended = false;
   while (auto message = receive_control(line.socket.fd(), ended)) {
-    if (message->kind == ControlMessage::Kind::kCommit) {
-      obey(coordinator_.receive(message->commit), "");
-      continue;
+    switch (message->kind) {
+      case Kind::kCommit:
+        obey(coordinator_.receive(message->commit), "");
+        continue;
+      case Kind::kHere:
+        guests_.insert(worker);
+        ask_for_pause();
+        continue;
+      case Kind::kPaused:
+        // Another may have paused before it, or the view has changed since.
+        if (message->commit.view == settled_ && coordinator_.view() == settled_) change();
+        continue;
+      case Kind::kBeat:
+      case Kind::kChange:
+        break;
     }
     const Clock::time_point now = Clock::now();
     // Until it has got on for the first time it reads its data.
@@ -72,6 +113,9 @@ void Coordination::mark_gone(int worker) {
 
 void Coordination::lose(int worker, const std::string& how) {
   lines_[static_cast<size_t>(worker)].socket = Socket();
+  guests_.erase(worker);
+  leavers_.erase(worker);
+  if (!is_member(worker)) return;  // it had not come in
   unsettled_.push_back(fmt::format("worker {} was lost: {}", worker, how));
   for (size_t other = 0; other < lines_.size(); ++other) {
     if (lines_[other].ended) static_cast<void>(coordinator_.died(static_cast<int>(other)));
@@ -97,10 +141,11 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
     message.news = news;
     if (action.message.kind == commit::Message::Kind::kResume) {
       members_ = action.message.members;
+      settled_ = action.message.view;
       unsettled_.clear();
       if (segment() == nullptr) {
         for (const int member : members_)
-          message.ports.push_back(options_.ports[static_cast<size_t>(member)]);
+          message.ports.push_back(lines_[static_cast<size_t>(member)].port);
       } else {
         if (!made)
           made.emplace(ShmFabric::make_segment({.world = static_cast<int>(members_.size())}));
@@ -110,6 +155,8 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
     send_control(lines_[static_cast<size_t>(action.to)].socket.fd(), message);
   }
   if (made) segment_ = std::move(made);
+  const bool resumed = !actions.empty() && settled_ == coordinator_.view();
+  if (resumed && (!guests_.empty() || !leavers_.empty())) ask_for_pause();  // they have forgotten
 }
 
 }  // namespace starling

@@ -91,7 +91,6 @@ class Launch {
       coordination.segment = &*segment_;
     } else {
       listen();
-      coordination.ports = ports();
     }
     if (options.survive) coordination_.emplace(coordination);
   }
@@ -119,7 +118,7 @@ class Launch {
     bool given_up = false;  // killed here
     int code = 0;
     std::string why;  // it was killed here for that
-    enum class Outcome : uint8_t { kOpen, kDone, kLost } outcome = Outcome::kOpen;
+    enum class Outcome : uint8_t { kOpen, kDone, kLeft, kLost } outcome = Outcome::kOpen;
   };
   using Outcome = Worker::Outcome;
 
@@ -151,7 +150,7 @@ class Launch {
 
   WorkerPlace place(int rank) const {
     WorkerPlace place{.rank = rank,
-                      .workers = options_.workers,
+                      .workers = std::max(options_.workers, rank + 1),
                       .fabric = options_.fabric,
                       .errors = errors_pipe_.write_end.fd()};
     if (segment_) {
@@ -184,7 +183,11 @@ class Launch {
     worker.pidfd = Socket(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
     worker.running = true;
     if (output) worker.output = std::move(output->read_end);
-    if (coordination_) coordination_->add(rank, std::move(control.first));
+    if (coordination_) {
+      coordination_->add(
+          rank, std::move(control.first),
+          listeners_.empty() ? uint16_t{0} : listeners_[static_cast<size_t>(rank)].address().port);
+    }
     workers_.push_back(std::move(worker));
   }
 
@@ -196,6 +199,7 @@ class Launch {
     signals_.restore();
     WorkerPlace own = place(rank);
     own.control = control;
+    own.joins = rank >= options_.workers;
     if (output >= 0) {
       if (coordination_) {
         own.out = dup(STDOUT_FILENO);
@@ -319,7 +323,7 @@ class Launch {
         WIFSIGNALED(status) ? code_of_signal(rank, WTERMSIG(status)) : WEXITSTATUS(status);
     if (worker.code == 0) {
       worker.outcome = Outcome::kDone;
-      if (coordination_) coordination_->end(rank);
+      if (coordination_) end_well(rank);
       return;
     }
     if (!failed_) failed_ = worker.code;
@@ -330,16 +334,40 @@ class Launch {
 
   // Whether the others go on without one that was killed.
   bool can_survive() const {
-    return coordination_ && !stopping_ && !failed_ && !kill_at_ &&
-           running() >= std::max(1, options_.min_workers);
+    if (!coordination_ || stopping_ || failed_ || kill_at_) return false;
+    int left = 0;
+    for (size_t rank = 0; rank < workers_.size(); ++rank)
+      left += workers_[rank].running && coordination_->is_member(static_cast<int>(rank));
+    return left >= std::max(1, options_.min_workers);
+  }
+
+  void end_well(int rank) {
+    if (coordination_->has_left(rank)) workers_[static_cast<size_t>(rank)].outcome = Outcome::kLeft;
+    coordination_->end(rank);
+    if (!any(Outcome::kDone)) return;
+    // The run is over: who waits to take part has nothing to wait for.
+    for (size_t other = 0; other < workers_.size(); ++other) {
+      if (workers_[other].running && !coordination_->is_member(static_cast<int>(other)))
+        kill(workers_[other].process, SIGKILL);
+    }
+  }
+
+  // Another worker, for a run that is under way.
+  void add_worker() {
+    const auto rank = static_cast<int>(workers_.size());
+    if (!listeners_.empty()) listeners_.emplace_back(TcpAddress{});
+    start(rank);
   }
 
   void lose(int rank, int signal) {
     Worker& worker = workers_[static_cast<size_t>(rank)];
     worker.outcome = Outcome::kLost;
+    const bool was_member = coordination_->is_member(rank);
     coordination_->lose(rank, worker.why.empty() ? fmt::format("it was ended by signal {} ({})",
                                                                signal, strsignal(signal))
                                                  : worker.why);
+    // One that was lost before it took part would be lost again.
+    if (options_.respawn && was_member) add_worker();
   }
 
   // A worker that may come back to life must not: it is killed before the others go on.

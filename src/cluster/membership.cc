@@ -48,6 +48,10 @@ bool Membership::take_messages() {
   bool ended = false;
   while (auto message = receive_control(socket_.fd(), ended)) {
     const std::lock_guard lock(mutex_);
+    if (message->kind == ControlMessage::Kind::kChange) {
+      wants_change_ = true;
+      continue;
+    }
     if (message->commit.kind == commit::Message::Kind::kPrepare) {
       prepared_ = std::max(prepared_, message->commit.view);
       interrupted_ = prepared_ > view_;
@@ -70,6 +74,7 @@ void Membership::enter(int64_t view) {
   const std::lock_guard lock(mutex_);
   view_ = view;
   interrupted_ = prepared_ > view_;
+  wants_change_ = false;
 }
 
 std::optional<ControlMessage> Membership::next(Instant deadline) {
@@ -79,6 +84,13 @@ std::optional<ControlMessage> Membership::next(Instant deadline) {
   ControlMessage message = std::move(inbox_.front());
   inbox_.pop_front();
   return message;
+}
+
+void Membership::send(ControlMessage::Kind kind) {
+  ControlMessage control;
+  control.kind = kind;
+  control.commit.view = view_;
+  send_control(socket_.fd(), control);
 }
 
 void Membership::send(const commit::Message& message) {

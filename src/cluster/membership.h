@@ -28,6 +28,8 @@ class Membership {
   // True while a view is being made that is later than the one that was entered: who waits for
   // others has to give it up.
   const std::atomic<bool>& interrupted() const { return interrupted_; }
+  // Whether the launcher has asked for a pause after a step since the last view.
+  bool wants_change() const { return wants_change_.load(std::memory_order_relaxed); }
   // Called by the other thread when that begins: wakes who waits. Null: nobody.
   void wake_by(std::function<void()> wake);
   // The worker is in this view now.
@@ -42,13 +44,14 @@ class Membership {
   // gone.
   std::optional<ControlMessage> next(Instant deadline);
   void send(const commit::Message& message);
+  void send(ControlMessage::Kind kind);
 
  private:
   void listen();
   bool take_messages();  // true: no more will come
 
   const Socket socket_, quit_;
-  std::atomic<bool> interrupted_{false};
+  std::atomic<bool> interrupted_{false}, wants_change_{false};
   std::atomic<uint64_t> progress_{0};
   std::atomic<bool> waiting_{false};
   std::mutex mutex_;

@@ -19,6 +19,7 @@ constexpr const char* kPorts = "STARLING_PORTS";
 constexpr const char* kToken = "STARLING_TOKEN";
 constexpr const char* kErrors = "STARLING_ERRORS_FD";
 constexpr const char* kControl = "STARLING_CONTROL_FD";
+constexpr const char* kJoins = "STARLING_JOINS";
 constexpr const char* kOut = "STARLING_OUT_FD";
 constexpr const char* kErr = "STARLING_ERR_FD";
 
@@ -79,6 +80,7 @@ std::vector<std::pair<std::string, std::string>> WorkerPlace::variables() const 
     result.emplace_back(kPorts, fmt::format("{}", fmt::join(ports, ",")));
     result.emplace_back(kToken, to_hex(token));
   }
+  if (joins) result.emplace_back(kJoins, "1");
   for (const auto& [name, fd] :
        {std::pair{kErrors, errors}, {kControl, control}, {kOut, out}, {kErr, err}}) {
     if (fd >= 0) result.emplace_back(name, fmt::format("{}", fd));
@@ -92,6 +94,7 @@ std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
   place.workers = number(kWorkers, lookup(kWorkers), 1, 1024);
   place.rank = number(kRank, lookup(kRank), 0, place.workers - 1);
   place.descriptor = number(kDescriptor, lookup(kDescriptor), 0, 1 << 20);
+  place.joins = lookup(kJoins) != nullptr;
   for (const auto& [name, fd] : {std::pair{kErrors, &place.errors},
                                  {kControl, &place.control},
                                  {kOut, &place.out},

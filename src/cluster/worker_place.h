@@ -23,6 +23,7 @@ struct WorkerPlace {
   JobToken token{};             // tcp: proves that a connection is of this job
   int errors = -1;              // the pipe for worker_error.h; −1: nobody listens
   int control = -1;             // the socket to the launcher; −1: a lost worker ends the job
+  bool joins = false;           // the others are under way already
   int out = -1, err = -1;       // the launcher's own, for a worker that becomes the chief
 
   // As variables of the environment: STARLING_RANK and others.

@@ -19,6 +19,8 @@ namespace {
 
 // Texts that are compared, of every worker.
 constexpr size_t kTextBytes = 4096;
+// Of the state for newcomers; the collectives of the world have channel 1.
+constexpr Tag kStateTag = Tag{9} << 56;
 
 // Of `before`, those that are not among `now`: where they stood.
 std::vector<int> missing_ranks(const std::vector<int>& before, const std::vector<int>& now) {
@@ -55,9 +57,16 @@ World::World(const WorkerPlace& place) : place_(place), rank_(place.rank) {
     return;
   }
   membership_ = std::make_unique<Membership>(Socket(place.control));
+  member_ = std::make_unique<commit::Member>(commit::MemberOptions{
+      .id = place.rank, .shared_state = shares_memory(), .has_state = !place.joins});
+  if (place.joins) {
+    has_state_ = false;
+    members_.clear();
+    view_ = 0;
+    rank_ = -1;
+    return;
+  }
   membership_->enter(view_);
-  member_ = std::make_unique<commit::Member>(
-      commit::MemberOptions{.id = place.rank, .shared_state = shares_memory()});
   // All know of the first view without a word.
   static_cast<void>(member_->receive({.kind = commit::Message::Kind::kPrepare, .view = view_}));
   static_cast<void>(member_->receive(
@@ -136,6 +145,17 @@ void World::all_gather(const char* what, std::span<std::byte> all, std::vector<s
   if (can_talk(what)) wait(what, collectives_->all_gather(all, std::move(cuts)));
 }
 
+SharedSegment World::open_shared(int64_t process, int64_t descriptor) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", process, descriptor);
+  const Socket file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file) {
+    throw run_error(fmt::format("{} can't be opened: {}", path, std::strerror(errno)),
+                    "workers of one host must run as the same user; fabric = \"tcp\" shares "
+                    "nothing");
+  }
+  return SharedSegment::map(file.fd());
+}
+
 SharedSegment World::share(const std::string& name, size_t bytes) {
   // A worker that expects more than there is would die of it before it can say why.
   require_same("job", fmt::format("{} of {} bytes", name, bytes));
@@ -148,15 +168,7 @@ SharedSegment World::share(const std::string& name, size_t bytes) {
   }
   broadcast("sharing memory", std::as_writable_bytes(std::span(where)));
   if (!is_chief()) {
-    const std::string path = fmt::format("/proc/{}/fd/{}", where[0], where[1]);
-    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (fd < 0) {
-      throw run_error(fmt::format("{} can't be opened: {}", path, std::strerror(errno)),
-                      "workers of one host must run as the same user; fabric = \"tcp\" shares "
-                      "nothing");
-    }
-    segment = SharedSegment::map(fd);
-    close(fd);
+    segment = open_shared(where[0], where[1]);
   }
   barrier("sharing memory");
   return std::move(*segment);
@@ -251,6 +263,65 @@ void World::send(const std::vector<commit::Action>& actions) {
   }
 }
 
+void World::change() {
+  membership_->send(ControlMessage::Kind::kPaused);
+  reform(LostWorker("workers were to join or leave, and nobody said how", "start the run again"),
+         [](std::span<const int>) { return true; });
+}
+
+void World::join() {
+  membership_->send(ControlMessage::Kind::kHere);
+  reform(LostWorker("the others have not let this worker in", "start it again"),
+         [](std::span<const int>) { return false; });
+}
+
+void World::wait_for(const char* what, Ticket ticket) {
+  const Waiting waiting(*this);
+  const Instant deadline = fabric_->now() + timeout();
+  while (true) {
+    const Transfer transfer = fabric_->poll(ticket);
+    if (transfer.done()) return;
+    const bool over = fabric_->now() >= deadline || membership_->interrupted();
+    if (transfer.failed() || over) {
+      if (!transfer.failed()) fabric_->cancel(ticket);
+      require(what, describe_failure(*fabric_, transfer));
+    }
+    fabric_->progress(deadline);
+  }
+}
+
+void World::give_state(std::span<const std::byte> state) {
+  const uint64_t length = state.size();
+  for (const int newcomer : newcomers_) {
+    const auto place = std::find(members_.begin(), members_.end(), newcomer);
+    const auto peer = static_cast<int>(place - members_.begin());
+    wait_for("giving the state",
+             fabric_->start_send(peer, kStateTag, std::as_bytes(std::span(&length, 1))));
+    wait_for("giving the state", fabric_->start_send(peer, kStateTag, state));
+  }
+  newcomers_.clear();
+}
+
+std::vector<std::byte> World::take_state() {
+  while (true) {
+    try {
+      const auto place = std::find(members_.begin(), members_.end(), donor_);
+      const auto peer = static_cast<int>(place - members_.begin());
+      uint64_t length = 0;
+      wait_for(
+          "taking the state",
+          fabric_->start_receive(peer, kStateTag, std::as_writable_bytes(std::span(&length, 1))));
+      std::vector<std::byte> state(length);
+      wait_for("taking the state", fabric_->start_receive(peer, kStateTag, state));
+      static_cast<void>(member_->received_state(view_, first_unit_));
+      has_state_ = true;
+      return state;
+    } catch (const LostWorker& lost) {
+      reform(lost, [](std::span<const int>) { return false; });
+    }
+  }
+}
+
 World::Next World::reform(const LostWorker& lost,
                           FunctionRef<bool(std::span<const int> ranks)> can_complete) {
   using Kind = commit::Message::Kind;
@@ -273,6 +344,10 @@ World::Next World::reform(const LostWorker& lost,
     } else if (message->commit.kind == Kind::kResume && message->commit.view > view_) {
       const std::vector<commit::Action> actions = member_->receive(message->commit);
       if (member_->view() != message->commit.view) continue;  // of a view that is over already
+      if (std::find(message->commit.members.begin(), message->commit.members.end(), name()) ==
+          message->commit.members.end()) {
+        throw RetiredWorker();
+      }
       const bool apply = std::any_of(  // else: it works on a unit again, or on the next one
           actions.begin(), actions.end(),
           [](const auto& action) { return action.kind == commit::Action::Kind::kApply; });
@@ -287,6 +362,8 @@ World::Next World::reform(const LostWorker& lost,
   }
   for (const int rank : missing_ranks(before, members_))
     recovery.lost.push_back(before[static_cast<size_t>(rank)]);
+  for (const int rank : missing_ranks(members_, before))
+    recovery.joined.push_back(members_[static_cast<size_t>(rank)]);
   recovery.left = members_;
   recovery.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
@@ -310,6 +387,9 @@ void World::take_over_output() {
 void World::resume(ControlMessage message) {
   view_ = message.commit.view;
   members_ = message.commit.members;
+  newcomers_ = message.commit.newcomers;
+  donor_ = message.commit.donor;
+  first_unit_ = message.commit.step + (message.commit.redo ? 0 : 1);
   const auto own = std::find(members_.begin(), members_.end(), name());
   rank_ = static_cast<int>(own - members_.begin());
   membership_->enter(view_);
@@ -318,9 +398,9 @@ void World::resume(ControlMessage message) {
   if (message.segment) means.descriptor = message.segment.fd();
   means.ports = message.ports;
   enter(means);
-  // Who is at the next unit already still owes the others this meeting: they wait for it in
-  // complete().
-  const bool is_ahead = member_->progress().step > message.commit.step;
+  // Who is at the next unit already, or has no part in this one, still owes the others this
+  // meeting: they wait for it in complete().
+  const bool is_ahead = !has_state_ || member_->progress().step > message.commit.step;
   if (!message.commit.redo && is_ahead && shares_memory()) require("a new view", meet());
 }
 

@@ -86,6 +86,9 @@ class World {
   // Memory of all workers, zeroed; all ask for the same. Requires shares_memory().
   SharedSegment share(const std::string& name, size_t bytes);
 
+  // The segment that a process of this host has at that descriptor.
+  static SharedSegment open_shared(int64_t process, int64_t descriptor);
+
   void barrier(const char* what);
   // The chief's bytes, everywhere.
   void broadcast(const char* what, std::span<std::byte> bytes);
@@ -102,9 +105,12 @@ class World {
   // Throws Error, on every worker, when they differ: for what must be equal before training begins.
   void require_same(const char* what, const std::string& text);
 
-  // --- Surviving ---
+  // --- Surviving, and change ---
 
   bool survives() const { return membership_ != nullptr; }
+  // The most workers that there may ever be.
+  int capacity() const { return std::max(place_.workers, kCapacity); }
+  static constexpr int kCapacity = 32;  // or as many as the job began with
   // Numbers the worlds there have been: 1 at first.
   int64_t view() const { return view_; }
   // The fabrics of earlier worlds are of no more use.
@@ -124,6 +130,21 @@ class World {
   // This worker has done its part. Waits for the others where they share memory; ends the unit.
   Status complete();
 
+  // Whether the launcher wants workers to join or leave: to be agreed on, and followed by change().
+  bool wants_change() const { return membership_ && membership_->wants_change(); }
+  // Between two units, by all: waits for the launcher to let workers in and out. Throws
+  // RetiredWorker on those that are out.
+  void change();
+
+  // A worker that was started when the others were under way is a newcomer until it has the state.
+  // join() waits to be let in; take_state() for what the donor gives.
+  bool is_newcomer() const { return member_ && !has_state_; }
+  void join();
+  std::vector<std::byte> take_state();
+  // Whether this worker is the donor of newcomers, who wait for the state between two units.
+  bool is_donor() const { return donor_ == name() && !newcomers_.empty(); }
+  void give_state(std::span<const std::byte> state);
+
   enum class Next { kRedo, kComplete };
   // After `lost`: waits for the new view, and enters it. `can_complete` is asked whether what this
   // worker has announced holds without the workers of these ranks (of the world before).
@@ -133,11 +154,11 @@ class World {
 
   // What reform() did.
   struct Recovery {
-    std::vector<int> lost, left;  // workers, by name
-    std::string news;             // how they were lost
-    std::string operation;        // what this worker was doing
-    bool redone = false;          // the unit is; else completed
-    double seconds = 0;           // from the failure to the new view
+    std::vector<int> lost, joined, left;  // workers, by name; those that are left go on
+    std::string news;                     // how they were lost
+    std::string operation;                // what this worker was doing
+    bool redone = false;                  // the unit is; else completed
+    double seconds = 0;                   // from the failure to the new view
   };
   const std::vector<Recovery>& recoveries() const { return recoveries_; }
   // Called at the end of reform(). Null: nobody.
@@ -145,6 +166,7 @@ class World {
 
  private:
   void wait(const char* what, Collectives::Handle handle);
+  void wait_for(const char* what, Ticket ticket);
   void require(const char* what, const Status& status) const;
   bool can_talk(const char* what) const;  // throws when there should be others and are none
   Status meet();
@@ -157,6 +179,10 @@ class World {
   int rank_ = 0;
   std::vector<int> members_{0};  // names, by rank
   int64_t view_ = 1;
+  bool has_state_ = true;
+  std::vector<int> newcomers_;  // of the view, that have not got the state
+  int donor_ = -1;
+  int64_t first_unit_ = 0;  // of newcomers
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<commit::Member> member_;
   std::unique_ptr<Fabric> fabric_;

@@ -116,6 +116,7 @@ struct StrategyJob {
   bool overlap = true;
   uint64_t check_every = 0;
   bool survive = true;
+  bool respawn = false;
   uint64_t min_workers = 1;
   double heartbeat_limit = 2;
   double progress_limit = 60;

@@ -279,6 +279,8 @@ void add_run_sections(std::vector<Section>& sections) {
             [](Job& j) -> Slot { return &j.strategy.check_every; }},
            {"survive", "Whether the others go on when a worker is killed or frozen.",
             [](Job& j) -> Slot { return &j.strategy.survive; }},
+           {"respawn", "Whether a lost worker is replaced by a new one.",
+            [](Job& j) -> Slot { return &j.strategy.respawn; }},
            {"min_workers",
             "With fewer workers left the run ends; --resume goes on from its last checkpoint.",
             [](Job& j) -> Slot { return &j.strategy.min_workers; },

@@ -83,14 +83,17 @@ class Run {
     TrainerOptions trainer_settings = trainer_options(job_);
     check(trainer_settings);
     trainer_settings.cluster = options_.cluster;
+    const bool joins = world().is_newcomer();
     Trainer trainer(model_, trainer_settings);
     trainer.check(data_.train, "training");
     if (data_.validation) trainer.check(data_.validation, "validation");
     if (data_.test) trainer.check(data_.test, "test");
     // Only now, when nothing that was given can be wrong any more, is the folder touched.
-    take_folder();
+    if (!joins) take_folder();
     try {
       return train(trainer);
+    } catch (const RetiredWorker&) {
+      throw;
     } catch (const std::exception& error) {
       if (is_chief()) log().error(error.what());
       throw;
@@ -210,15 +213,22 @@ class Run {
 
   // On every worker: the log has them all.
   void recovered(const World::Recovery& recovery) {
-    const std::string text = fmt::format(
-        "{}; worker{} {} {} on ({}, {:.0f} ms)", recovery.news,
-        recovery.left.size() == 1 ? "" : "s", fmt::join(recovery.left, ", "),
-        recovery.left.size() == 1 ? "goes" : "go",
-        recovery.redone ? "what was under way is redone" : "what was under way is completed",
-        recovery.seconds * 1e3);
-    log().info(
-        fmt::format("worker {}: {}; noticed in: {}", world().name(), text, recovery.operation));
+    std::string what = recovery.news;
+    if (!recovery.joined.empty())
+      what += fmt::format("{}worker {} joined", what.empty() ? "" : "; ",
+                          fmt::join(recovery.joined, ", "));
+    if (what.empty()) what = fmt::format("worker {} left", fmt::join(recovery.lost, ", "));
+    std::string text =
+        fmt::format("{}; worker{} {} {} on", what, recovery.left.size() == 1 ? "" : "s",
+                    fmt::join(recovery.left, ", "), recovery.left.size() == 1 ? "goes" : "go");
+    const bool was_loss = !recovery.news.empty();
+    if (was_loss) {
+      text += fmt::format(" (what was under way is {}, {:.0f} ms)",
+                          recovery.redone ? "redone" : "completed", recovery.seconds * 1e3);
+    }
     if (is_chief()) bar_.print_line("note: " + text);
+    if (was_loss) text += "; noticed in: " + recovery.operation;
+    log().info(fmt::format("worker {}: {}", world().name(), text));
   }
 
   void step(const Progress& progress) {

@@ -41,7 +41,7 @@ AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const Par
                     .channel = kChannel,
                     .interrupt = world.interrupt()}),
       buckets_(cut(space)),
-      stops_(static_cast<size_t>(world.workers())),
+      wishes_(static_cast<size_t>(world.workers())),
       ready_(buckets_.size()) {
   // One bucket is complete only when all is.
   if (options.overlap && buckets_.size() > 1) background_.emplace();
@@ -165,27 +165,28 @@ Status AllReduceMessages::reduce() {
   return {};
 }
 
-Status AllReduceMessages::gather_board(bool& stop) {
+Status AllReduceMessages::gather_board(Wishes& wishes) {
   ShardBoard& board = executor_.board();
   const std::span<double> rows = board.rows({0, executor_.options().shards});
   std::vector<size_t> cuts{0}, flags{0};
   for (const ShardRange& range : merges_.placement()) {
     cuts.push_back(static_cast<size_t>(range.end) * board.layout().row_doubles() * sizeof(double));
-    flags.push_back(flags.back() + 1);
+    flags.push_back(flags.back() + sizeof(Wishes));
   }
-  stops_[static_cast<size_t>(rank())] = static_cast<std::byte>(stop);
-  const auto handles = {collectives_.all_gather(std::as_writable_bytes(rows), std::move(cuts)),
-                        collectives_.all_gather(std::span(stops_), std::move(flags))};
+  wishes_[static_cast<size_t>(rank())] = wishes;
+  const auto handles = {
+      collectives_.all_gather(std::as_writable_bytes(rows), std::move(cuts)),
+      collectives_.all_gather(std::as_writable_bytes(std::span(wishes_)), std::move(flags))};
   for (const Collectives::Handle& handle : handles) {
     if (Status done = collectives_.wait(handle); !done) return done;
   }
-  stop = std::any_of(stops_.begin(), stops_.end(), [](std::byte b) { return b != std::byte{0}; });
+  for (const Wishes& others : wishes_) wishes.add(others);
   return {};
 }
 
-Status AllReduceMessages::exchange(const StepSize& step, bool& stop) {
+Status AllReduceMessages::exchange(const StepSize& step, Wishes& wishes) {
   if (announced_) {  // in another view: the step is being completed
-    stop = *announced_;
+    wishes = *announced_;
     announced_.reset();
     return {};
   }
@@ -200,11 +201,11 @@ Status AllReduceMessages::exchange(const StepSize& step, bool& stop) {
     executor_.run_alone([&] { reduced_ = reduce(); });  // with the lanes' arithmetic
   }
   Status done = reduced_;
-  if (done) done = gather_board(stop);
+  if (done) done = gather_board(wishes);
   if (done && world_.survives()) {
     // All that this worker needs is here: it may complete the step alone. Who hears this from all
     // begins the update.
-    announced_ = stop;
+    announced_ = wishes;
     world_.announce();
     pass(FaultPoint::kAnnounced);
     done = collectives_.wait(collectives_.barrier());

@@ -38,7 +38,7 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   int workers() const override { return workers_; }
   ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
   GradientWatch* watch(const StepSize& step) override;
-  Status exchange(const StepSize& step, bool& stop) override;
+  Status exchange(const StepSize& step, Wishes& wishes) override;
   GradientParts parts() const override { return {&one_, {&sum_, 1}}; }
   BlockRange blocks() const override { return {0, space_.blocks().size()}; }
   bool moves_statistics() const override { return true; }
@@ -76,7 +76,7 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   void sum_what_is_left();
   // Exchanges buckets in their order as they become ready, until all are done or one fails.
   Status reduce();
-  Status gather_board(bool& stop);
+  Status gather_board(Wishes& wishes);
 
   World& world_;
   const int rank_, workers_;  // in the world for which this was made
@@ -88,8 +88,8 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   const MergePlan one_{{{0, 1}}};
   const std::vector<Bucket> buckets_;
   std::list<Layout> layouts_;
-  Buffer<float> nothing_;  // the sum of a worker that had no shard
-  std::vector<std::byte> stops_;
+  Buffer<float> nothing_;       // the sum of a worker that had no shard
+  std::vector<Wishes> wishes_;  // by worker
 
   // Of the step under way. `ready_` and `abandoned_` are for the thread that reduces, which has the
   // fabric, the collectives and `flights_` until it is done.
@@ -101,7 +101,7 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   std::atomic<uint64_t> begun_{0};
   std::vector<Flight> flights_;
   Status reduced_;
-  std::optional<bool> announced_;  // and what all want: whether to stop
+  std::optional<Wishes> announced_;  // and what all want
   bool in_background_ = false;
   Seconds seconds_;
   std::optional<BackgroundLane> background_;  // goes first

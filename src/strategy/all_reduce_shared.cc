@@ -8,7 +8,7 @@ namespace starling {
 
 // What a worker says at a barrier; on a cache line of its own. The barrier orders it.
 struct alignas(64) AllReduceShared::Flags {
-  bool stop;
+  Wishes wishes;
   bool finite;
 };
 
@@ -94,10 +94,10 @@ bool AllReduceShared::has_parts_of(std::span<const int> ranks, bool will_look) c
                      [&](int rank) { return fabric_.barrier().arrived(rank) >= arrived_; });
 }
 
-Status AllReduceShared::exchange(const StepSize& step, bool& stop) {
-  if (arrived_ == 0) flags(rank()).stop = stop;
+Status AllReduceShared::exchange(const StepSize& step, Wishes& wishes) {
+  if (arrived_ == 0) flags(rank()).wishes = wishes;
   if (Status met = meet(); !met) return met;
-  for (int r = 0; r < workers(); ++r) stop = stop || flags(r).stop;
+  for (int r = 0; r < workers(); ++r) wishes.add(flags(r).wishes);
   merge_ = &merges_.of(step);
   parts_.clear();
   for (size_t worker = 0; worker < merge_->stacks.size(); ++worker) {

@@ -29,7 +29,7 @@ class AllReduceShared final : public Strategy {
   int rank() const override { return rank_; }
   int workers() const override { return workers_; }
   ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
-  Status exchange(const StepSize& step, bool& stop) override;
+  Status exchange(const StepSize& step, Wishes& wishes) override;
   GradientParts parts() const override { return {&merge_->plan, parts_}; }
   BlockRange blocks() const override;
   bool moves_statistics() const override { return world_.is_chief(); }

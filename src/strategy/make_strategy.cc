@@ -29,7 +29,7 @@ std::unique_ptr<Strategy> single(const Parts& parts) {
 }
 
 std::unique_ptr<Strategy> all_reduce(const Parts& parts) {
-  if (parts.world.workers() == 1) return single(parts);
+  if (parts.world.workers() == 1 && !parts.world.survives()) return single(parts);
   if (parts.world.shares_memory()) {
     return std::make_unique<AllReduceShared>(parts.world, parts.executor, parts.space, parts.steps);
   }
@@ -55,8 +55,9 @@ std::vector<std::string> strategy_names() {
 std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,
                                         Executor& executor, const ParameterSpace& space,
                                         const std::vector<StepSize>& steps) {
-  const std::string name =
-      options.name.empty() ? (world.workers() == 1 ? "single" : "all_reduce") : options.name;
+  const std::string name = !options.name.empty()                       ? options.name
+                           : world.workers() == 1 && !world.survives() ? "single"
+                                                                       : "all_reduce";
   world.require_shards(executor.options().shards);
   for (const Entry& entry : kStrategies) {
     if (name == entry.name) return entry.make({options, world, executor, space, steps});

@@ -16,7 +16,7 @@ class SingleStrategy final : public Strategy {
   int rank() const override { return 0; }
   int workers() const override { return 1; }
   ShardRange shards() const override { return {0, executor_.options().shards}; }
-  Status exchange(const StepSize& step, bool& stop) override;
+  Status exchange(const StepSize& step, Wishes& wishes) override;
   GradientParts parts() const override { return parts_; }
   BlockRange blocks() const override { return {0, blocks_}; }
   bool moves_statistics() const override { return true; }

@@ -34,6 +34,17 @@ struct BlockRange {
   size_t first = 0, last = 0;
 };
 
+// What a worker wants to happen after the step; all learn what any of them wants.
+struct Wishes {
+  bool stop = false;    // the run is to end
+  bool change = false;  // other workers are to take part from the next step on
+
+  void add(const Wishes& other) {
+    stop = stop || other.stop;
+    change = change || other.change;
+  }
+};
+
 class Strategy {
  public:
   virtual ~Strategy() = default;
@@ -49,8 +60,8 @@ class Strategy {
   // next call is exchange().
   virtual GradientWatch* watch(const StepSize&) { return nullptr; }
   // This worker's shards are done: waits until those of all are, as far as this worker needs them
-  // for its blocks(). Then the board is complete, and `stop` is true if it was for any worker.
-  virtual Status exchange(const StepSize& step, bool& stop) = 0;
+  // for its blocks(). Then the board is complete, and `wishes` are those of all.
+  virtual Status exchange(const StepSize& step, Wishes& wishes) = 0;
   // After exchange(): the parts; they may be read, and the first of them be written, at blocks().
   virtual GradientParts parts() const = 0;
   // The blocks that this worker sums and updates.

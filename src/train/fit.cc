@@ -63,7 +63,6 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       reader_(reader_of(train_)),
       first_epoch_(impl.epochs_done),
       end_epoch_(impl.epochs_done + options.epochs) {
-  follow_world();
   if (options.epochs == 0) throw input_error("epochs = 0", "train for 1 epoch or more");
   if (options.validation) impl.check_data(options.validation, "validation");
   cursor_ = {
@@ -72,6 +71,13 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       (impl.world().is_chief() || options.checkpoints.resume)) {
     open_store();
   }
+  if (impl.state.given) {
+    for (const CallbackPtr& callback : options_.callbacks) callback->reset();
+    impl_.summary = {};
+    restore(*impl.state.given, "what the other workers gave");
+    if (options_.on_resume) options_.on_resume(history_);
+  }
+  follow_world();
 }
 
 data::RowRange FitLoop::rows_of_shards(uint64_t rows) const {
@@ -89,6 +95,7 @@ bool FitLoop::follow_world() {
   while (strategy_view_ != world.view()) {  // it may change again meanwhile
     world.agree("making the strategy", [&] {
       world.pass(FaultPoint::kStrategy);
+      if (world.is_donor()) world.give_state(state_for_newcomers());
       if (strategy_) {
         const Strategy::Seconds seconds = strategy_->seconds();
         seconds_before_.communication += seconds.communication;
@@ -103,6 +110,7 @@ bool FitLoop::follow_world() {
       step_.emplace(executor_, *strategy_, impl_.state, impl_.options.optimizer,
                     impl_.options.non_finite);
       strategy_view_ = world.view();
+      if (world.view() > 1) world.require_same("job", fingerprint_text());
     });
   }
   world.forget_former();
@@ -119,13 +127,18 @@ bool FitLoop::recover(const LostWorker& lost) {
   return complete;
 }
 
-History FitLoop::run() {
+// Of the first workers: newcomers begin where the others are.
+void FitLoop::begin() {
   impl_.summary = {};
   for (const CallbackPtr& callback : options_.callbacks) callback->reset();
   if (options_.checkpoints.resume) resume();
   begin_ledger();
-  last_save_ = Clock::now();
   impl_.world().agree("job", [&] { impl_.world().require_same("job", fingerprint_text()); });
+}
+
+History FitLoop::run() {
+  if (!std::exchange(impl_.state.given, std::nullopt)) begin();
+  last_save_ = Clock::now();
   if (executor_.lanes().count() * strategy_->workers() > executor_.options().shards) {
     note(fmt::format(
         "{} of {} lanes have no work: a batch has {} shards (raise `shards` to use them)",
@@ -259,14 +272,16 @@ void FitLoop::run_step() {
         if (follow_world() || again) start_loader();
         add_batches();
       }
-      result = step_->finish(rate(impl_.options.optimizer, step, total_steps),
-                             options_.should_stop && options_.should_stop());
+      const Wishes wishes{.stop = options_.should_stop && options_.should_stop(),
+                          .change = impl_.world().wants_change()};
+      result = step_->finish(rate(impl_.options.optimizer, step, total_steps), wishes);
       over = true;
     } catch (const LostWorker& lost) {
       complete = recover(lost);
     }
   }
-  impl_.summary.stopped = result.stop;
+  impl_.summary.stopped = result.wishes.stop;
+  wants_change_ = result.wishes.change;
   check_weights();
   ledger_.mark(step_->samples());  // the step has checked that its shards had just these
   if (result.applied) {
@@ -288,6 +303,10 @@ void FitLoop::run_step() {
   const double seconds = seconds_since(begin);
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
+  // If the world was made anew within the step, those who were to come in have done so, or are
+  // asked for again.
+  if (wants_change_ && !impl_.summary.stopped && strategy_view_ == impl_.world().view())
+    impl_.world().change();
 }
 
 void FitLoop::check_weights() {

@@ -44,9 +44,12 @@ class FitLoop {
   // The rows of a batch of so many that this worker computes; called by the loader's thread.
   data::RowRange rows_of_shards(uint64_t rows) const;
   void open_store();
+  void begin();
   void resume();
-  void restore(const CheckpointStore::Loaded& loaded);
+  void restore(const Snapshot& snapshot, const std::string& where);
   Snapshot snapshot() const;
+  // Weights, optimizer state and statistics are left out where they are shared.
+  std::vector<std::byte> state_for_newcomers() const;
   Json job_fingerprint() const;
   std::string fingerprint_text() const;
   void save_if_due();
@@ -75,6 +78,7 @@ class FitLoop {
   std::optional<TrainStep> step_;
   int64_t strategy_view_ = 0;  // the world's, for which it was made
   std::atomic<ShardRange> own_shards_{};
+  bool wants_change_ = false;         // workers are to join or leave after this step
   Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
   uint64_t bytes_before_ = 0;
   data::Loader loader_;

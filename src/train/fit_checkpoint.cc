@@ -11,6 +11,7 @@
 #include "observe/history_json.h"
 #include "starling/error.h"
 #include "train/fit.h"
+#include "train/state_transfer.h"
 
 namespace starling {
 namespace {
@@ -60,7 +61,9 @@ void append_line(const std::filesystem::path& path, const std::string& line) {
 
 uint64_t count(const Json& object, const char* key) { return object.at(key).get<uint64_t>(); }
 
-std::string callback_name(size_t index) { return fmt::format("callback/{}", index); }
+constexpr std::string_view kCallbackPrefix = "callback/";
+
+std::string callback_name(size_t index) { return fmt::format("{}{}", kCallbackPrefix, index); }
 
 }  // namespace
 
@@ -108,6 +111,22 @@ std::string FitLoop::fingerprint_text() const {
 void FitLoop::open_store() {
   store_ = std::make_unique<CheckpointStore>(options_.checkpoints.folder,
                                              CheckpointOptions{.keep = options_.checkpoints.keep});
+}
+
+std::vector<std::byte> FitLoop::state_for_newcomers() const {
+  Snapshot state = snapshot();
+  if (const auto place = impl_.state.shared_place()) {
+    std::erase_if(state.optimizer, [](const NamedTensor& tensor) {
+      return !tensor.name.starts_with(kCallbackPrefix);
+    });
+    state.weights.clear();
+    state.statistics.clear();
+    Json& shared = state.manifest["shared"];
+    shared["process"] = place->process;
+    shared["descriptor"] = place->descriptor;
+    shared["slots"] = place->slots;
+  }
+  return pack_snapshot(state);
 }
 
 Snapshot FitLoop::snapshot() const {
@@ -160,7 +179,7 @@ void FitLoop::resume() {
   for (const std::string& skipped : loaded->skipped)
     note("a damaged checkpoint was passed over: " + skipped);
   try {
-    restore(*loaded);
+    restore(loaded->snapshot, loaded->path.string());
   } catch (const Json::exception& error) {
     throw input_error(
         fmt::format("the manifest of {} lacks something: {}", loaded->path.string(), error.what()),
@@ -175,19 +194,19 @@ void FitLoop::resume() {
   if (cursor_.ended) note("a callback had ended this run: it is not trained further");
 }
 
-void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
-  const Json& manifest = loaded.snapshot.manifest;
+void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
+  const Json& manifest = snapshot.manifest;
   const Json now = job_fingerprint();
   for (const auto& [key, value] : now.items()) {
     const std::string before = to_text(manifest.at("job").at(key)), after = to_text(value);
     if (before == after) continue;
-    throw input_error(fmt::format("{} was made with {} = {}, but the job now says {}",
-                                  loaded.path.string(), key, before, after),
-                      fmt::format("set {} back, or start anew in another run folder", key));
+    throw input_error(
+        fmt::format("{} was made with {} = {}, but the job now says {}", where, key, before, after),
+        fmt::format("set {} back, or start anew in another run folder", key));
   }
   std::vector<NamedTensor> optimizer;
   std::vector<CallbackState> callbacks(options_.callbacks.size());
-  for (const NamedTensor& tensor : loaded.snapshot.optimizer) {
+  for (const NamedTensor& tensor : snapshot.optimizer) {
     bool is_callback = false;
     for (size_t i = 0; i < callbacks.size(); ++i) {
       if (tensor.name == callback_name(i)) {
@@ -197,9 +216,11 @@ void FitLoop::restore(const CheckpointStore::Loaded& loaded) {
     }
     if (!is_callback) optimizer.push_back(tensor);
   }
-  impl_.state.load_weights(loaded.snapshot.weights);
-  impl_.state.load_optimizer(optimizer);
-  impl_.state.load_statistics(loaded.snapshot.statistics);
+  if (!manifest.contains("shared")) {  // else they are here
+    impl_.state.load_weights(snapshot.weights);
+    impl_.state.load_optimizer(optimizer);
+    impl_.state.load_statistics(snapshot.statistics);
+  }
   impl_.weights_changed();
   impl_.executor_for(options_.batch);  // refreshes packed copies
   impl_.state.step = count(manifest, "updates");

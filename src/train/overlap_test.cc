@@ -84,7 +84,7 @@ class Worker {
            .step = setting_.step,
            .index = batch});
     }
-    step_.finish(0.1, false);
+    step_.finish(0.1, {});
   }
 
   const AllReduceMessages& strategy() const { return strategy_; }

@@ -1,6 +1,7 @@
 #include "train/state.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -8,6 +9,7 @@
 #include "optim/initializers.h"
 #include "optim/update.h"
 #include "starling/error.h"
+#include "train/state_transfer.h"
 
 namespace starling {
 namespace {
@@ -128,27 +130,67 @@ TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_
 TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_t seed,
                        World& world, int lanes)
     : optimizer_kind(description.kind), space(parameter_space(graph)), moments(graph) {
+  if (world.is_newcomer()) {
+    join(world, description);
+    return;
+  }
   world.agree("drawing the initial weights", [&] {
-    allocate(world, state_count(description.kind), lanes);
+    make(world, description, lanes);
     if (!world.shares_memory() || world.is_chief()) draw_weights(seed);
     world.barrier("drawing the initial weights");
   });
 }
 
-void TrainState::allocate(World& world, int states, int lanes) {
-  const auto arrays = 1 + static_cast<size_t>(states);
-  const size_t stride = round_up(space.total_floats(), kPageFloats);
-  const size_t state_floats = arrays * stride + round_up(moments.size(), kPageFloats);
-  const size_t slots = static_cast<size_t>(world.workers()) * static_cast<size_t>(lanes);
-  const size_t journal_bytes =
-      world.survives() ? UpdateJournal::bytes(space, arrays, moments.size(), slots) : 0;
-  float* at = nullptr;
+namespace {
+
+// Of shared memory, in this order: arrays of weights and optimizer state, statistics, journal.
+size_t state_floats(const ParameterSpace& space, const MomentsLayout& moments, int states) {
+  return (1 + static_cast<size_t>(states)) * round_up(space.total_floats(), kPageFloats) +
+         round_up(moments.size(), kPageFloats);
+}
+
+}  // namespace
+
+void TrainState::make(World& world, const Optimizer& description, int lanes) {
+  const int states = state_count(description.kind);
+  std::optional<SharedSegment> segment;
+  slots_ = 0;
+  if (world.shares_memory()) {
+    if (world.survives())
+      slots_ = static_cast<size_t>(world.capacity()) * static_cast<size_t>(lanes);
+    const size_t journal_bytes =
+        slots_ == 0
+            ? 0
+            : UpdateJournal::bytes(space, 1 + static_cast<size_t>(states), moments.size(), slots_);
+    segment.emplace(world.share(
+        "starling state", state_floats(space, moments, states) * sizeof(float) + journal_bytes));
+  }
+  lay_out(world, states, std::move(segment));
+}
+
+void TrainState::join(World& world, const Optimizer& description) {
+  world.join();
+  given = unpack_snapshot(world.take_state());
+  std::optional<SharedSegment> segment;
+  if (world.shares_memory()) {
+    const Json& place = given->manifest.at("shared");
+    slots_ = place.at("slots").get<size_t>();
+    segment.emplace(World::open_shared(place.at("process").get<int64_t>(),
+                                       place.at("descriptor").get<int64_t>()));
+  }
+  lay_out(world, state_count(description.kind), std::move(segment));
+}
+
+std::optional<TrainState::SharedPlace> TrainState::shared_place() const {
+  if (!shared_) return std::nullopt;
+  return SharedPlace{getpid(), shared_->fd(), slots_};
+}
+
+void TrainState::lay_out(const World& world, int states, std::optional<SharedSegment> segment) {
   journal_.reset();
   optimizer.clear();
-  if (world.shares_memory()) {
-    shared_.emplace(world.share("starling state", state_floats * sizeof(float) + journal_bytes));
-    at = reinterpret_cast<float*>(shared_->bytes().data());
-  }
+  shared_ = std::move(segment);
+  float* at = shared_ ? reinterpret_cast<float*>(shared_->bytes().data()) : nullptr;
   const auto array = [&](size_t floats) {
     if (at == nullptr) return Buffer<float>(floats);
     float* const begin = at;
@@ -158,11 +200,12 @@ void TrainState::allocate(World& world, int states, int lanes) {
   weights = array(space.total_floats());
   for (int i = 0; i < states; ++i) optimizer.push_back(array(space.total_floats()));
   statistics = array(moments.size());
-  if (shared_ && journal_bytes > 0) {
-    UpdateJournal::State state{&space, {weights.data()}, statistics.span()};
-    for (Buffer<float>& one : optimizer) state.arrays.push_back(one.data());
-    journal_.emplace(state, shared_->bytes().subspan(state_floats * sizeof(float)), slots);
-  }
+  if (!shared_ || !world.survives()) return;
+  UpdateJournal::State state{&space, {weights.data()}, statistics.span()};
+  for (Buffer<float>& one : optimizer) state.arrays.push_back(one.data());
+  journal_.emplace(state,
+                   shared_->bytes().subspan(state_floats(space, moments, states) * sizeof(float)),
+                   slots_);
 }
 
 void TrainState::draw_weights(uint64_t seed) {

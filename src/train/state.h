@@ -11,6 +11,7 @@
 #include "starling/optimizer.h"
 #include "tensor/buffer.h"
 #include "tensor/parameter_space.h"
+#include "train/checkpoint.h"
 #include "train/safetensors.h"
 #include "train/update_journal.h"
 
@@ -32,6 +33,13 @@ struct TrainState {
   void load_optimizer(const std::vector<NamedTensor>& tensors);
   void load_statistics(const std::vector<NamedTensor>& tensors);
 
+  // Where the state of workers that share memory lies, for one that joins them.
+  struct SharedPlace {
+    int64_t process = 0, descriptor = -1;
+    uint64_t slots = 0;  // of the journal
+  };
+  std::optional<SharedPlace> shared_place() const;
+
   // Null where no other could finish an update of this state.
   UpdateJournal* journal() { return journal_ ? &*journal_ : nullptr; }
 
@@ -41,15 +49,19 @@ struct TrainState {
   Buffer<float> weights;
   std::vector<Buffer<float>> optimizer;  // by state: first moment, second moment
   Buffer<float> statistics;
-  uint64_t step = 0;     // updates done
-  uint64_t skipped = 0;  // steps that gave no update, because a number was not finite
+  uint64_t step = 0;              // updates done
+  uint64_t skipped = 0;           // steps that gave no update, because a number was not finite
+  std::optional<Snapshot> given;  // by the others, to a worker that joined: for the next fit
 
  private:
-  void allocate(World& world, int states, int lanes);
+  void make(World& world, const Optimizer& description, int lanes);
+  void join(World& world, const Optimizer& description);
+  void lay_out(const World& world, int states, std::optional<SharedSegment> segment);
   void draw_weights(uint64_t seed);
 
   std::optional<SharedSegment> shared_;
   std::optional<UpdateJournal> journal_;
+  size_t slots_ = 0;
 };
 
 // The flat layout of a graph's parameters: in the order in which the backward pass finishes them.

@@ -80,11 +80,11 @@ bool TrainStep::looks_first() const {
   return optimizer_.clip_norm || policy_ == NonFinite::kSkip || !surely_finite;
 }
 
-TrainStep::Result TrainStep::finish(double rate, bool stop) {
+TrainStep::Result TrainStep::finish(double rate, const Wishes& wishes) {
   if (stage_ == Stage::kAdding) {
-    stop_ = stop;
+    wishes_ = wishes;
     strategy_.pass(FaultPoint::kGradient);
-    require(strategy_.exchange(size_, stop_));
+    require(strategy_.exchange(size_, wishes_));
     stage_ = Stage::kExchanged;
     check_samples();
   }
@@ -129,7 +129,7 @@ TrainStep::Result TrainStep::skipped(const Sums& sums) {
 TrainStep::Result TrainStep::done(const Sums& sums, bool applied) {
   stage_ = Stage::kAdding;
   completing_ = false;
-  return {&sums, applied, stop_};
+  return {&sums, applied, wishes_};
 }
 
 bool TrainStep::can_complete(std::span<const int> lost) const {

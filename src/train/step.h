@@ -32,14 +32,14 @@ class TrainStep {
   struct Result {
     const Sums* sums;  // of all batches
     bool applied;      // false: skipped, because a number was not finite
-    bool stop;         // a worker wants the run to stop
+    Wishes wishes;     // of all workers
   };
   // The gradient of the next batch of the step. What it points to stays until the next call, and
   // the reader of a step of several batches until finish() has returned.
   void add(const BatchRows& batch);
-  // After all batches of the step. `stop` is this worker's wish. Throws Error naming step and layer
+  // After all batches of the step. `wishes` are this worker's. Throws Error naming step and layer
   // when a number is not finite and the policy is to stop, and when another worker is lost.
-  Result finish(double rate, bool stop);
+  Result finish(double rate, const Wishes& wishes);
 
   // After finish() has thrown LostWorker: whether this worker can complete the step without those
   // of these ranks, if it is announced.
@@ -50,9 +50,9 @@ class TrainStep {
   // The samples of the step, batch by batch.
   std::span<const uint64_t> samples() const { return ids_; }
   // A step of one batch.
-  Result run(const BatchRows& batch, double rate, bool stop) {
+  Result run(const BatchRows& batch, double rate, const Wishes& wishes) {
     add(batch);
-    return finish(rate, stop);
+    return finish(rate, wishes);
   }
 
  private:
@@ -92,7 +92,7 @@ class TrainStep {
   // How far finish() has come.
   enum class Stage : uint8_t { kAdding, kExchanged, kSummed, kLooked } stage_ = Stage::kAdding;
   bool completing_ = false;
-  bool stop_ = false;
+  Wishes wishes_;
 };
 
 }  // namespace starling

@@ -53,10 +53,10 @@ int allocations_of_steps(const Model& model, Optimizer optimizer, int lanes) {
   second.index = 1;
   const auto run = [&](int times) {
     for (int i = 0; i < times; ++i) {
-      step.run(batch, 1e-3, false);
+      step.run(batch, 1e-3, {});
       step.add(first);
       step.add(second);
-      step.finish(1e-3, false);
+      step.finish(1e-3, {});
     }
   };
   run(3);
