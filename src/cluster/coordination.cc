@@ -115,20 +115,21 @@ void Coordination::lose(int worker, const std::string& how) {
   lines_[static_cast<size_t>(worker)].socket = Socket();
   guests_.erase(worker);
   leavers_.erase(worker);
-  if (!is_member(worker)) return;  // it had not come in
-  unsettled_.push_back(fmt::format("worker {} was lost: {}", worker, how));
   for (size_t other = 0; other < lines_.size(); ++other) {
     if (lines_[other].ended) static_cast<void>(coordinator_.died(static_cast<int>(other)));
   }
-  obey(coordinator_.died(worker), unsettled_.back());
+  const std::vector<commit::Action> actions = coordinator_.died(worker);
+  if (actions.empty()) return;  // it had not come in, and nobody expects it
+  unsettled_.push_back(fmt::format("worker {} was lost: {}", worker, how));
+  obey(actions, unsettled_.back());
 }
 
 void Coordination::end(int worker) {
   Line& line = lines_[static_cast<size_t>(worker)];
   line.socket = Socket();
   line.ended = true;
-  // Otherwise the others do not need it to go on.
-  if (!unsettled_.empty()) obey(coordinator_.died(worker), "");
+  const bool awaited = coordinator_.view() != settled_;
+  if (awaited) obey(coordinator_.died(worker), "");
 }
 
 void Coordination::obey(const std::vector<commit::Action>& actions, const std::string& news) {

@@ -89,34 +89,30 @@ data::RowRange FitLoop::rows_of_shards(uint64_t rows) const {
   return {first_row(own.begin), first_row(own.end)};
 }
 
-bool FitLoop::follow_world() {
+void FitLoop::follow_world() {
   World& world = impl_.world();
-  if (strategy_view_ == world.view()) return false;
-  while (strategy_view_ != world.view()) {  // it may change again meanwhile
-    world.agree("making the strategy", [&] {
-      world.pass(FaultPoint::kStrategy);
-      if (world.is_donor()) world.give_state(state_for_newcomers());
-      if (strategy_) {
-        const Strategy::Seconds seconds = strategy_->seconds();
-        seconds_before_.communication += seconds.communication;
-        seconds_before_.hidden += seconds.hidden;
-        seconds_before_.waiting += seconds.waiting;
-        bytes_before_ += strategy_->bytes_moved();
-      }
-      step_.reset();
-      strategy_.reset();
-      strategy_ = make_strategy(impl_.options.strategy, world, executor_, impl_.state.space,
-                                step_sizes(train_.size(), options_));
-      step_.emplace(executor_, *strategy_, impl_.state, impl_.options.optimizer,
-                    impl_.options.non_finite);
-      strategy_view_ = world.view();
-      if (world.view() > 1) world.require_same("job", fingerprint_text());
-    });
-  }
-  world.forget_former();
+  world.agree("making the strategy", [&] {
+    world.pass(FaultPoint::kStrategy);
+    if (world.is_donor()) world.give_state(state_for_newcomers());
+    if (strategy_) {
+      const Strategy::Seconds seconds = strategy_->seconds();
+      seconds_before_.communication += seconds.communication;
+      seconds_before_.hidden += seconds.hidden;
+      seconds_before_.waiting += seconds.waiting;
+      bytes_before_ += strategy_->bytes_moved();
+    }
+    step_.reset();
+    strategy_.reset();
+    strategy_ = make_strategy(impl_.options.strategy, world, executor_, impl_.state.space,
+                              step_sizes(train_.size(), options_));
+    step_.emplace(executor_, *strategy_, impl_.state, impl_.options.optimizer,
+                  impl_.options.non_finite);
+    strategy_view_ = world.view();
+    if (world.view() > 1) world.require_same("job", fingerprint_text());
+  });
+  if (strategy_view_ == world.view()) world.forget_former();
   own_shards_ = strategy_->shards();
   executor_.prepare(step_of(train_.size(), options_), strategy_->shards());
-  return true;
 }
 
 bool FitLoop::recover(const LostWorker& lost) {
@@ -269,7 +265,9 @@ void FitLoop::run_step() {
       impl_.world().set_step(impl_.summary.steps + 1);
       impl_.world().pass(FaultPoint::kStep);
       if (!complete) {
-        if (follow_world() || again) start_loader();
+        const bool stale = strategy_view_ != impl_.world().view();
+        while (strategy_view_ != impl_.world().view()) follow_world();
+        if (stale || again) start_loader();
         add_batches();
       }
       const Wishes wishes{.stop = options_.should_stop && options_.should_stop(),
@@ -303,10 +301,14 @@ void FitLoop::run_step() {
   const double seconds = seconds_since(begin);
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
-  // If the world was made anew within the step, those who were to come in have done so, or are
-  // asked for again.
-  if (wants_change_ && !impl_.summary.stopped && strategy_view_ == impl_.world().view())
-    impl_.world().change();
+  // All know of the wish, so all do this next, whatever happens to the world meanwhile; it is where
+  // newcomers begin. If the world was made anew within the step, those who were to come in have
+  // done so, or are asked for again.
+  if (wants_change_ && !impl_.summary.stopped) {
+    if (strategy_view_ == impl_.world().view()) impl_.world().change();
+    follow_world();
+    start_loader();
+  }
 }
 
 void FitLoop::check_weights() {

@@ -34,8 +34,9 @@ class FitLoop {
     Sums sums;                   // of the epoch so far
   };
 
-  // Makes the strategy for the world as it is; true if it was for another. A unit of its own.
-  bool follow_world();
+  // Makes the strategy for the world as it is. One unit: when it returns, the world may be another
+  // already.
+  void follow_world();
   // After a worker was lost: true if the step is to be completed, false if it is to be redone.
   bool recover(const LostWorker& lost);
   void add_batches();
