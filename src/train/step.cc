@@ -188,17 +188,21 @@ double TrainStep::sum_gradients() {
 }
 
 template <typename Write>
-void TrainStep::guarded(int lane, size_t block, Write write) {
+void TrainStep::guarded(int lane, size_t block, size_t size, Write write) {
   UpdateJournal* const journal = state_.journal();
-  if (journal == nullptr) return write();
+  if (journal == nullptr) return write(0, size);
   const uint64_t number = state_.step + 1;
-  if (journal->is_done(block, number)) return;
-  journal->begin(static_cast<size_t>(strategy_.rank() * executor_.lanes().count() + lane), block,
-                 number);
-  strategy_.pass(FaultPoint::kBlock);
-  write();
-  strategy_.pass(FaultPoint::kBlockWritten);
-  journal->end(block, number);
+  const auto slot = static_cast<size_t>(strategy_.rank() * executor_.lanes().count() + lane);
+  const size_t first = journal->first_piece(block), end = journal->end_piece(block);
+  for (size_t piece = first; piece < end; ++piece) {
+    if (journal->is_done(piece, number)) continue;
+    journal->begin(slot, piece, number);
+    strategy_.pass(FaultPoint::kBlock);
+    const size_t begin = (piece - first) * UpdateJournal::kPieceElements;
+    write(begin, piece + 1 == end ? size - begin : UpdateJournal::kPieceElements);
+    strategy_.pass(FaultPoint::kBlockWritten);
+    journal->end(piece, number);
+  }
 }
 
 bool TrainStep::update(const UpdateSettings& settings, bool summed) {
@@ -211,19 +215,20 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
   std::atomic<bool> finite{true};
   for_blocks(summed, [&](int lane, size_t b, const Block& block, const float* gradient) {
     const Slice& slice = state_.space.slices()[block.slice];
-    std::array<float*, kMaxStates> states{};
-    for (size_t i = 0; i < state_.optimizer.size(); ++i)
-      states[i] = state_.optimizer[i].data() + block.offset;
-    guarded(lane, b, [&] {
-      if (!update_block(settings, slice.decay, gradient, block.size,
-                        state_.weights.data() + block.offset, states.data())) {
+    guarded(lane, b, block.size, [&](size_t first, size_t count) {
+      std::array<float*, kMaxStates> states{};
+      for (size_t i = 0; i < state_.optimizer.size(); ++i)
+        states[i] = state_.optimizer[i].data() + block.offset + first;
+      if (!update_block(settings, slice.decay, gradient + first, count,
+                        state_.weights.data() + block.offset + first, states.data())) {
         finite = false;
       }
     });
   });
   if (moves) {
-    guarded(0, state_.space.blocks().size(),
-            [&] { executor_.board().commit_moments(state_.moments, state_.statistics.span()); });
+    guarded(0, state_.space.blocks().size(), state_.moments.size(), [&](size_t, size_t) {
+      executor_.board().commit_moments(state_.moments, state_.statistics.span());
+    });
   }
   return finite;
 }

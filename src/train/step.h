@@ -66,10 +66,10 @@ class TrainStep {
   // gradient is summed already if `summed`.
   template <typename Work>
   void for_blocks(bool summed, Work work);
-  // Calls `write` unless this update of the block is done; where state is shared, so that others
-  // can finish it.
+  // Calls write(first, count) for all elements of the block, but for those whose update is done;
+  // where state is shared, piece by piece, so that others can finish it.
   template <typename Write>
-  void guarded(int lane, size_t block, Write write);
+  void guarded(int lane, size_t block, size_t size, Write write);
   Result skipped(const Sums& sums);
   Result done(const Sums& sums, bool applied);
   // Throws Error unless the executors of all workers have computed just the samples of the step.

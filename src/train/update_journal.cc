@@ -9,12 +9,14 @@ namespace starling {
 namespace {
 
 constexpr size_t kLine = 64, kPage = 4096;
-constexpr uint64_t kNone = UINT64_MAX;  // no block
+constexpr uint64_t kNone = UINT64_MAX;  // no piece
 
-size_t versions_bytes(size_t blocks) { return round_up((blocks + 1) * sizeof(uint64_t), kPage); }
+size_t versions_bytes(size_t blocks) {
+  return round_up((blocks * UpdateJournal::kPieces + 1) * sizeof(uint64_t), kPage);
+}
 
 size_t bytes_of_slot(size_t arrays, size_t statistics) {
-  const size_t floats = std::max(arrays * kBlockElements, statistics);
+  const size_t floats = std::max(arrays * UpdateJournal::kPieceElements, statistics);
   return kLine + round_up(floats * sizeof(float), kPage);
 }
 
@@ -38,36 +40,46 @@ UpdateJournal::Slot& UpdateJournal::slot(size_t index) const {
   return *reinterpret_cast<Slot*>(slots_begin_ + index * slot_bytes_);
 }
 
-// copy(floats of the state, floats of the slot, count) for all that the block consists of.
+// copy(floats of the state, floats of the slot, count) for all that the piece consists of.
 template <typename Copy>
-void UpdateJournal::for_parts(size_t slot, size_t block, Copy copy) const {
+void UpdateJournal::for_parts(size_t slot, size_t piece, Copy copy) const {
   auto* kept = reinterpret_cast<float*>(slots_begin_ + slot * slot_bytes_ + kLine);
-  if (block == blocks_) return copy(state_.statistics.data(), kept, state_.statistics.size());
-  const Block& place = state_.space->blocks()[block];
+  if (piece == first_piece(blocks_))
+    return copy(state_.statistics.data(), kept, state_.statistics.size());
+  const Block& block = state_.space->blocks()[piece / kPieces];
+  const size_t begin = piece % kPieces * kPieceElements;
+  const size_t count = std::min(kPieceElements, block.size - begin);
   for (float* const array : state_.arrays) {
-    copy(array + place.offset, kept, place.size);
-    kept += place.size;
+    copy(array + block.offset + begin, kept, count);
+    kept += count;
   }
 }
 
-void UpdateJournal::begin(size_t index, size_t block, uint64_t update) {
+size_t UpdateJournal::end_piece(size_t block) const {
+  if (block == blocks_) return first_piece(block) + 1;
+  const size_t size = state_.space->blocks()[block].size;
+  return first_piece(block) + (size + kPieceElements - 1) / kPieceElements;
+}
+
+void UpdateJournal::begin(size_t index, size_t piece, uint64_t update) {
   Slot& own = slot(index);
   // Exchanges, not stores: what follows must not be seen before them.
-  own.block.exchange(kNone, std::memory_order_acq_rel);
-  for_parts(index, block,
+  own.piece.exchange(kNone, std::memory_order_acq_rel);
+  for_parts(index, piece,
             [](const float* state, float* kept, size_t count) { std::copy_n(state, count, kept); });
   own.update.store(update, std::memory_order_release);
-  own.block.exchange(block, std::memory_order_acq_rel);
+  own.piece.exchange(piece, std::memory_order_acq_rel);
 }
 
 void UpdateJournal::restore(BlockRange blocks, uint64_t update) {
   for (size_t index = 0; index < slots_; ++index) {
     const Slot& kept = slot(index);
-    const uint64_t block = kept.block.load(std::memory_order_acquire);
+    const uint64_t piece = kept.piece.load(std::memory_order_acquire);
     const bool is_torn = kept.update.load(std::memory_order_acquire) == update &&
-                         block >= blocks.first && block < blocks.last && !is_done(block, update);
+                         piece >= first_piece(blocks.first) && piece < first_piece(blocks.last) &&
+                         !is_done(piece, update);
     if (!is_torn) continue;
-    for_parts(index, block, [](float* state, const float* saved, size_t count) {
+    for_parts(index, piece, [](float* state, const float* saved, size_t count) {
       std::copy_n(saved, count, state);
     });
   }

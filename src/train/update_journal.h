@@ -1,10 +1,11 @@
 // UpdateJournal: lets others finish an update of shared state that a dead worker has begun. Every
-// block has the number of its last update; while a block is being written, a slot of the writer
-// holds what it was before. A process may die between any two stores: its stores are seen in the
-// order in which it made them, so a block is old, new, or torn with its old content in a slot.
+// piece of a block has the number of its last update; while a piece is being written, a slot of the
+// writer holds what it was before. A process may die between any two stores: its stores are seen in
+// the order in which it made them, so a piece is old, new, or torn with its old content in a slot.
+// Pieces are small so that the slot stays in the nearest cache.
 //
 // The memory is shared by all workers. Each lane of each worker has a slot of its own; lanes may
-// write different blocks at the same time.
+// write different pieces at the same time.
 #pragma once
 
 #include <atomic>
@@ -19,8 +20,11 @@ namespace starling {
 
 class UpdateJournal {
  public:
+  static constexpr size_t kPieceElements = 1024;
+  static constexpr size_t kPieces = kBlockElements / kPieceElements;  // of a block, at most
+
   // What an update changes: arrays over the parameter space, and the running statistics, which
-  // count as one more block.
+  // count as one more block, of one piece.
   struct State {
     const ParameterSpace* space;
     std::vector<float*> arrays;
@@ -33,13 +37,16 @@ class UpdateJournal {
   UpdateJournal(const State& state, std::span<std::byte> memory, size_t slots);
 
   size_t statistics_block() const { return blocks_; }
-  bool is_done(size_t block, uint64_t update) const {
-    return versions_[block].load(std::memory_order_acquire) == update;
+  // Pieces are numbered through: the first of a block, and the one behind its last.
+  size_t first_piece(size_t block) const { return block * kPieces; }
+  size_t end_piece(size_t block) const;
+  bool is_done(size_t piece, uint64_t update) const {
+    return versions_[piece].load(std::memory_order_acquire) == update;
   }
-  // Around the writing of a block, by the owner of the slot. Updates are numbered from 1.
-  void begin(size_t slot, size_t block, uint64_t update);
-  void end(size_t block, uint64_t update) {
-    versions_[block].store(update, std::memory_order_release);
+  // Around the writing of a piece, by the owner of the slot. Updates are numbered from 1.
+  void begin(size_t slot, size_t piece, uint64_t update);
+  void end(size_t piece, uint64_t update) {
+    versions_[piece].store(update, std::memory_order_release);
   }
   // Gives the torn ones of these blocks their old content back. Nobody may write meanwhile, but
   // for others who restore other blocks.
@@ -48,11 +55,11 @@ class UpdateJournal {
  private:
   struct Slot {
     std::atomic<uint64_t> update;
-    std::atomic<uint64_t> block;
+    std::atomic<uint64_t> piece;
   };
 
   template <typename Copy>
-  void for_parts(size_t slot, size_t block, Copy copy) const;
+  void for_parts(size_t slot, size_t piece, Copy copy) const;
   Slot& slot(size_t index) const;
 
   const State state_;

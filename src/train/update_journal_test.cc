@@ -28,6 +28,7 @@ class UpdateJournalTest : public testing::Test {
 
   float& weight(size_t block) { return weights_[space_.blocks()[block].offset]; }
   float& moment(size_t block) { return moments_[space_.blocks()[block].offset]; }
+  size_t piece(size_t block) const { return journal_->first_piece(block); }
   BlockRange all() const { return {0, journal_->statistics_block() + 1}; }
 
   ParameterSpace space_;
@@ -37,30 +38,30 @@ class UpdateJournalTest : public testing::Test {
 };
 
 TEST_F(UpdateJournalTest, ATornBlockGetsItsOldContentBack) {
-  journal_->begin(0, 1, 1);
+  journal_->begin(0, piece(1), 1);
   weight(1) = 10;  // the writer dies before the moment is written
-  EXPECT_FALSE(journal_->is_done(1, 1));
+  EXPECT_FALSE(journal_->is_done(piece(1), 1));
   journal_->restore(all(), 1);
   EXPECT_EQ(weight(1), 1);
   EXPECT_EQ(moment(1), 2);
 }
 
 TEST_F(UpdateJournalTest, ABlockThatIsDoneStays) {
-  journal_->begin(0, 1, 1);
+  journal_->begin(0, piece(1), 1);
   weight(1) = 10;
   moment(1) = 20;
-  journal_->end(1, 1);
-  EXPECT_TRUE(journal_->is_done(1, 1));
-  EXPECT_FALSE(journal_->is_done(1, 2));
+  journal_->end(piece(1), 1);
+  EXPECT_TRUE(journal_->is_done(piece(1), 1));
+  EXPECT_FALSE(journal_->is_done(piece(1), 2));
   journal_->restore(all(), 1);
   EXPECT_EQ(weight(1), 10);
   EXPECT_EQ(moment(1), 20);
 }
 
 TEST_F(UpdateJournalTest, OnlyTheBlocksOfTheRangeAreRestored) {
-  journal_->begin(0, 0, 1);
+  journal_->begin(0, piece(0), 1);
   weight(0) = 10;
-  journal_->begin(1, 3, 1);
+  journal_->begin(1, piece(3), 1);
   weight(3) = 30;
   journal_->restore({3, 4}, 1);
   EXPECT_EQ(weight(0), 10);
@@ -69,20 +70,33 @@ TEST_F(UpdateJournalTest, OnlyTheBlocksOfTheRangeAreRestored) {
 
 // Slots keep what they held; it is of no meaning for another update.
 TEST_F(UpdateJournalTest, ASlotOfAnEarlierUpdateIsForgotten) {
-  journal_->begin(0, 2, 1);
+  journal_->begin(0, piece(2), 1);
   weight(2) = 10;
-  journal_->end(2, 1);
+  journal_->end(piece(2), 1);
   weight(2) = 11;  // by others
   journal_->restore(all(), 2);
   EXPECT_EQ(weight(2), 11);
 }
 
-// Two writers died in the same block, one after the other: both slots have what it was.
+TEST_F(UpdateJournalTest, PiecesCoverTheirBlocks) {
+  EXPECT_EQ(journal_->end_piece(0) - journal_->first_piece(0), UpdateJournal::kPieces);
+  EXPECT_EQ(journal_->end_piece(3) - journal_->first_piece(3), 1u);  // 5 elements
+  const size_t last = journal_->end_piece(1) - 1;
+  float& element = weights_[space_.blocks()[1].offset + kBlockElements - 1];
+  journal_->begin(0, last, 1);
+  element = 10;
+  weight(1) = 11;  // of another piece
+  journal_->restore(all(), 1);
+  EXPECT_EQ(element, 1);
+  EXPECT_EQ(weight(1), 11);
+}
+
+// Two writers died in the same piece, one after the other: both slots have what it was.
 TEST_F(UpdateJournalTest, ABlockMayBeTornTwice) {
-  journal_->begin(0, 1, 1);
+  journal_->begin(0, piece(1), 1);
   weight(1) = 10;
   journal_->restore(all(), 1);
-  journal_->begin(1, 1, 1);
+  journal_->begin(1, piece(1), 1);
   weight(1) = 99;
   journal_->restore(all(), 1);
   EXPECT_EQ(weight(1), 1);
@@ -90,19 +104,19 @@ TEST_F(UpdateJournalTest, ABlockMayBeTornTwice) {
 
 TEST_F(UpdateJournalTest, StatisticsAreABlockToo) {
   const size_t block = journal_->statistics_block();
-  journal_->begin(1, block, 4);
+  journal_->begin(1, piece(block), 4);
   statistics_[5] = 50;
   journal_->restore(all(), 4);
   EXPECT_EQ(statistics_[5], 3);
-  journal_->begin(1, block, 4);
+  journal_->begin(1, piece(block), 4);
   statistics_[5] = 50;
-  journal_->end(block, 4);
+  journal_->end(piece(block), 4);
   journal_->restore(all(), 4);
   EXPECT_EQ(statistics_[5], 50);
 }
 
 TEST_F(UpdateJournalTest, MoreLanesThanSlotsAreAFault) {
-  EXPECT_THROW(journal_->begin(kSlots, 0, 1), std::logic_error);
+  EXPECT_THROW(journal_->begin(kSlots, piece(0), 1), std::logic_error);
 }
 
 }  // namespace
