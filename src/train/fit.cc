@@ -133,7 +133,7 @@ void FitLoop::begin() {
 }
 
 History FitLoop::run() {
-  if (!std::exchange(impl_.state.given, std::nullopt)) begin();
+  if (!std::exchange(impl_.state.given, nullptr)) begin();
   last_save_ = Clock::now();
   if (executor_.lanes().count() * strategy_->workers() > executor_.options().shards) {
     note(fmt::format(

@@ -151,6 +151,8 @@ size_t state_floats(const ParameterSpace& space, const MomentsLayout& moments, i
 
 }  // namespace
 
+TrainState::~TrainState() = default;
+
 void TrainState::make(World& world, const Optimizer& description, int lanes) {
   const int states = state_count(description.kind);
   std::optional<SharedSegment> segment;
@@ -170,7 +172,7 @@ void TrainState::make(World& world, const Optimizer& description, int lanes) {
 
 void TrainState::join(World& world, const Optimizer& description) {
   world.join();
-  given = unpack_snapshot(world.take_state());
+  given = std::make_unique<Snapshot>(unpack_snapshot(world.take_state()));
   std::optional<SharedSegment> segment;
   if (world.shares_memory()) {
     const Json& place = given->manifest.at("shared");

@@ -2,6 +2,7 @@
 // running statistics and the number of steps. All in flat arrays with one layout. No threads.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,11 +12,12 @@
 #include "starling/optimizer.h"
 #include "tensor/buffer.h"
 #include "tensor/parameter_space.h"
-#include "train/checkpoint.h"
 #include "train/safetensors.h"
 #include "train/update_journal.h"
 
 namespace starling {
+
+struct Snapshot;
 
 struct TrainState {
   // Weights are drawn by `seed`; the rest is zero. On workers that share memory there is one state:
@@ -23,6 +25,8 @@ struct TrainState {
   TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed);
   TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed, World& world,
              int lanes);
+
+  ~TrainState();
 
   // Weights or optimizer state by parameter name, and running statistics by layer name.
   std::vector<NamedTensor> weight_tensors() const;
@@ -49,9 +53,9 @@ struct TrainState {
   Buffer<float> weights;
   std::vector<Buffer<float>> optimizer;  // by state: first moment, second moment
   Buffer<float> statistics;
-  uint64_t step = 0;              // updates done
-  uint64_t skipped = 0;           // steps that gave no update, because a number was not finite
-  std::optional<Snapshot> given;  // by the others, to a worker that joined: for the next fit
+  uint64_t step = 0;                // updates done
+  uint64_t skipped = 0;             // steps that gave no update, because a number was not finite
+  std::unique_ptr<Snapshot> given;  // by the others, to a worker that joined: for the next fit
 
  private:
   void make(World& world, const Optimizer& description, int lanes);
