@@ -45,7 +45,6 @@ class WorkersSurvive : public WorkersTest {
     if (workers == 1) return words;
     words.insert(words.end(), {"--workers", fmt::format("{}", workers), "--lanes", "1"});
     words.insert(words.end(), {"--set", "strategy.fabric=" + fabric});
-    words.insert(words.end(), {"--set", "strategy.heartbeat_limit=1"});
     return words;
   }
 
@@ -81,13 +80,14 @@ class WorkersSurvive : public WorkersTest {
   }
 
   // With 3 workers; returns the recoveries of the report.
-  Json survive(const std::string& job, const std::string& fabric, const FaultLine& fault) {
+  Json survive(const std::string& job, const std::string& fabric, const FaultLine& fault,
+               const std::string& setting = "strategy.survive=true") {
     const std::string run =
         fmt::format("{}_{}_{}_{}_{}", job, fabric, fault.action, fault.point, fault.worker);
     SCOPED_TRACE(run);
     write_faults({fault});
     Words words = train(job, run, 3, fabric);
-    words.insert(words.end(), {"--faults", "faults.toml"});
+    words.insert(words.end(), {"--faults", "faults.toml", "--set", setting});
     const Ended ended = done(words);
     EXPECT_THAT(ended.error, Not(HasSubstr("error:")));
     EXPECT_THAT(ended.output, HasSubstr("results")) << "who takes over writes where the chief did";
@@ -132,11 +132,39 @@ INSTANTIATE_TEST_SUITE_P(All, WorkerKilledAt,
 TEST_F(WorkersSurvive, AFrozenWorkerIsKilledAndMissedByNobody) {
   for (const char* fabric : {"shm", "tcp"}) {
     for (const char* point : {"gradient", "updated"}) {
-      const Json recoveries = survive("mlp", fabric, {"freeze", 1, point, kMidway});
+      const Json recoveries =
+          survive("mlp", fabric, {"freeze", 1, point, kMidway}, "strategy.heartbeat_limit=1");
       ASSERT_EQ(recoveries.size(), 1u);
       EXPECT_THAT(recoveries[0].at("how").get<std::string>(), HasSubstr("it was frozen"));
     }
   }
+}
+
+TEST_F(WorkersSurvive, AStuckWorkerIsKilledAndMissedByNobody) {
+  for (const char* fabric : {"shm", "tcp"}) {
+    const Json recoveries =
+        survive("mlp", fabric, {"hang", 1, "gradient", kMidway}, "strategy.progress_limit=2");
+    ASSERT_EQ(recoveries.size(), 1u);
+    EXPECT_THAT(recoveries[0].at("how").get<std::string>(),
+                HasSubstr("worker 1 was lost: it did not get on"));
+  }
+}
+
+// Nobody has heard of the others for longer than the limit, and nobody is to blame.
+TEST_F(WorkersSurvive, AJobThatWasFrozenAsAWholeGoesOn) {
+  undisturbed("mlp");
+  Words words = train("mlp", "paused", 3, "shm");
+  words.insert(words.end(), {"--set", "strategy.heartbeat_limit=1", "--set",
+                             fmt::format("training.epochs={}", kManyEpochs)});
+  Process process = start(words);
+  const auto workers = wait_for_workers(process, 3);
+  process.signal(SIGSTOP);
+  for (const auto& [rank, worker] : workers) worker.signal(SIGSTOP);
+  EXPECT_FALSE(workers.at(0).ended_within(std::chrono::milliseconds(1500)));
+  process.signal(SIGCONT);
+  for (const auto& [rank, worker] : workers) worker.signal(SIGCONT);
+  EXPECT_EQ(process.wait(), 0) << process.error();
+  EXPECT_EQ(to_text(report("paused").at("recoveries")), "[]");
 }
 
 TEST_F(WorkersSurvive, EverySurvivorsLogNamesWhoAndWhere) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "base/lost_worker.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
@@ -83,12 +82,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   options.should_stop = stop_requested;
   options.faults = faults;
   if (is_worker) options.cluster = Cluster::from_environment();
-  RunResult result;
-  try {
-    result = run_job(job, options);
-  } catch (const RetiredWorker&) {
-    return kExitDone;
-  }
+  const RunResult result = run_job(job, options);
   if (!options.cluster.is_chief()) return result.stopped ? kExitResumeMe : kExitDone;
   if (result.stopped) {
     fmt::print(stderr, "stopped after step {}; a checkpoint is saved. Go on with:\n  {}\n",

@@ -34,22 +34,10 @@ void Coordination::ask_for_pause() {
   }
 }
 
-void Coordination::retire(int worker) {
-  leavers_.insert(worker);
-  ask_for_pause();
-}
-
 // Somebody has paused, and waits for a new view in any case.
 void Coordination::change() {
-  std::vector<commit::Action> actions;
-  for (const int leaver : std::exchange(leavers_, {})) {
-    actions = coordinator_.left(leaver);
-    lines_[static_cast<size_t>(leaver)].left = true;
-  }
   const std::set<int> guests = std::exchange(guests_, {});
-  if (!guests.empty() || actions.empty())
-    actions = coordinator_.joined({guests.begin(), guests.end()});
-  obey(actions, "");
+  obey(coordinator_.joined({guests.begin(), guests.end()}), "");
 }
 
 void Coordination::hear(int worker) {
@@ -84,6 +72,12 @@ void Coordination::hear(int worker) {
 std::vector<std::pair<int, std::string>> Coordination::find_frozen() {
   std::vector<std::pair<int, std::string>> found;
   const Clock::time_point now = Clock::now();
+  // If nobody has looked for long, this process was frozen, perhaps with all others: what they have
+  // said since then is still to be heard.
+  const bool was_away = now - std::exchange(looked_, now) > options_.heartbeat_limit / 2;
+  for (Line& line : lines_) {
+    if (was_away && line.heard) line.heard = line.moved = now;
+  }
   for (size_t worker = 0; worker < lines_.size(); ++worker) {
     Line& line = lines_[worker];
     if (!line.socket || !line.heard || line.frozen) continue;
@@ -114,7 +108,6 @@ void Coordination::mark_gone(int worker) {
 void Coordination::lose(int worker, const std::string& how) {
   lines_[static_cast<size_t>(worker)].socket = Socket();
   guests_.erase(worker);
-  leavers_.erase(worker);
   for (size_t other = 0; other < lines_.size(); ++other) {
     if (lines_[other].ended) static_cast<void>(coordinator_.died(static_cast<int>(other)));
   }
@@ -157,7 +150,7 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
   }
   if (made) segment_ = std::move(made);
   const bool resumed = !actions.empty() && settled_ == coordinator_.view();
-  if (resumed && (!guests_.empty() || !leavers_.empty())) ask_for_pause();  // they have forgotten
+  if (resumed && !guests_.empty()) ask_for_pause();  // they have forgotten
 }
 
 }  // namespace starling

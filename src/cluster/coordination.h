@@ -25,7 +25,6 @@ struct CoordinationOptions {
   std::chrono::milliseconds progress_limit{60'000};
   // Of the first view, which all know without a word.
   const SharedSegment* segment = nullptr;  // shm; outlives this
-  bool shares_memory = true;               // else tcp
 };
 
 class Coordination {
@@ -49,18 +48,9 @@ class Coordination {
   // It has ended, and answers no more.
   void end(int worker);
 
-  // The worker is to leave after the next step.
-  void retire(int worker);
-  // Whether the worker was let out.
-  bool has_left(int worker) const { return lines_[static_cast<size_t>(worker)].left; }
-
-  const std::vector<int>& members() const { return members_; }
   bool is_member(int worker) const {
     return std::find(members_.begin(), members_.end(), worker) != members_.end();
   }
-  int64_t view() const { return coordinator_.view(); }
-  // Units done by the worker, as it last said; and seconds since it did.
-  uint64_t progress(int worker) const { return lines_[static_cast<size_t>(worker)].progress; }
 
   // Of workers that were lost since the others last went on: what happened.
   const std::vector<std::string>& unsettled() const { return unsettled_; }
@@ -72,12 +62,12 @@ class Coordination {
     std::optional<Clock::time_point> heard;  // when it last beat
     Clock::time_point moved{};               // when it last got on
     uint64_t progress = 0;
-    bool ended = false, frozen = false, left = false;
+    bool ended = false, frozen = false;
     uint16_t port = 0;
   };
   using Kind = ControlMessage::Kind;
 
-  // Workers join and leave between two steps: all are asked to pause there.
+  // Workers join between two steps: all are asked to pause there.
   void ask_for_pause();
   void change();
   void obey(const std::vector<commit::Action>& actions, const std::string& news);
@@ -86,11 +76,12 @@ class Coordination {
   const CoordinationOptions options_;
   commit::Coordinator coordinator_;
   std::vector<Line> lines_;
-  std::vector<int> members_;              // of the view, by rank in it
-  std::optional<SharedSegment> segment_;  // of the view, but the first
-  int64_t settled_ = 1;                   // the last view that was entered
+  std::vector<int> members_;                 // of the view, by rank in it
+  std::optional<SharedSegment> segment_;     // of the view, but the first
+  int64_t settled_ = 1;                      // the last view that was entered
+  Clock::time_point looked_ = Clock::now();  // for frozen workers
   std::vector<std::string> unsettled_;
-  std::set<int> guests_, leavers_;  // who are to come in, and to go, at the next pause
+  std::set<int> guests_;  // who are to come in at the next pause
 };
 
 }  // namespace starling

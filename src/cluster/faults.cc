@@ -26,6 +26,9 @@ void Faults::pass(int worker, FaultPoint point, uint64_t step) const {
     const Fault& fault = armed.fault;
     if (fault.worker != worker || fault.point != point || step < fault.step) continue;
     if (armed.fired->exchange(true)) continue;
+    if (fault.action == Fault::Action::kHang) {
+      while (true) pause();  // this thread; that which beats goes on
+    }
     kill(getpid(), fault.action == Fault::Action::kKill ? SIGKILL : SIGSTOP);
     pause();  // the signal may come to another thread a little later
   }

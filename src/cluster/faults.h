@@ -1,6 +1,6 @@
 // Faults: what is to go wrong in a run on purpose, so that one can see what the run does about it:
-// a worker that kills or freezes itself when it passes a named point of the protocol. Which points
-// there are is in docs/faults.md.
+// a worker that kills or freezes itself, or gets stuck, when it passes a named point of the
+// protocol. Which points there are is in docs/faults.md.
 //
 // A plan is read before the run and never changes; any thread may pass a point.
 #pragma once
@@ -35,7 +35,7 @@ enum class FaultPoint : uint8_t {
 std::string_view name_of(FaultPoint point);
 
 struct Fault {
-  enum class Action : uint8_t { kKill, kFreeze };
+  enum class Action : uint8_t { kKill, kFreeze, kHang };
 
   Action action = Action::kKill;
   int worker = 0;

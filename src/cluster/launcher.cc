@@ -118,7 +118,7 @@ class Launch {
     bool given_up = false;  // killed here
     int code = 0;
     std::string why;  // it was killed here for that
-    enum class Outcome : uint8_t { kOpen, kDone, kLeft, kLost } outcome = Outcome::kOpen;
+    enum class Outcome : uint8_t { kOpen, kDone, kLost } outcome = Outcome::kOpen;
   };
   using Outcome = Worker::Outcome;
 
@@ -252,7 +252,8 @@ class Launch {
     }
     if (poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) pass_signals_on();
-    for (size_t i = 0; i < workers_.size(); ++i) {
+    const size_t known = workers_.size();  // a replacement may be added meanwhile
+    for (size_t i = 0; i < known; ++i) {
       if (polled[2 + 3 * i].revents != 0) drain(workers_[i], false);
       if (polled[3 + 3 * i].revents != 0) coordination_->hear(static_cast<int>(i));
       if (polled[1 + 3 * i].revents != 0) reap(static_cast<int>(i));
@@ -342,9 +343,7 @@ class Launch {
   }
 
   void end_well(int rank) {
-    if (coordination_->has_left(rank)) workers_[static_cast<size_t>(rank)].outcome = Outcome::kLeft;
     coordination_->end(rank);
-    if (!any(Outcome::kDone)) return;
     // The run is over: who waits to take part has nothing to wait for.
     for (size_t other = 0; other < workers_.size(); ++other) {
       if (workers_[other].running && !coordination_->is_member(static_cast<int>(other)))
@@ -367,7 +366,12 @@ class Launch {
                                                                signal, strsignal(signal))
                                                  : worker.why);
     // One that was lost before it took part would be lost again.
-    if (options_.respawn && was_member) add_worker();
+    if (!options_.respawn || !was_member) return;
+    try {
+      add_worker();
+    } catch (const Error& error) {
+      say(fmt::format("note: worker {} is not replaced: {}", rank, error.what()));
+    }
   }
 
   // A worker that may come back to life must not: it is killed before the others go on.

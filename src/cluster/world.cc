@@ -265,7 +265,7 @@ void World::send(const std::vector<commit::Action>& actions) {
 
 void World::change() {
   membership_->send(ControlMessage::Kind::kPaused);
-  reform(LostWorker("workers were to join or leave, and nobody said how", "start the run again"),
+  reform(LostWorker("workers were to join, and nobody said how", "start the run again"),
          [](std::span<const int>) { return true; });
 }
 
@@ -344,10 +344,6 @@ World::Next World::reform(const LostWorker& lost,
     } else if (message->commit.kind == Kind::kResume && message->commit.view > view_) {
       const std::vector<commit::Action> actions = member_->receive(message->commit);
       if (member_->view() != message->commit.view) continue;  // of a view that is over already
-      if (std::find(message->commit.members.begin(), message->commit.members.end(), name()) ==
-          message->commit.members.end()) {
-        throw RetiredWorker();
-      }
       const bool apply = std::any_of(  // else: it works on a unit again, or on the next one
           actions.begin(), actions.end(),
           [](const auto& action) { return action.kind == commit::Action::Kind::kApply; });

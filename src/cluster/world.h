@@ -130,10 +130,9 @@ class World {
   // This worker has done its part. Waits for the others where they share memory; ends the unit.
   Status complete();
 
-  // Whether the launcher wants workers to join or leave: to be agreed on, and followed by change().
+  // Whether the launcher wants workers to join: to be agreed on, and followed by change().
   bool wants_change() const { return membership_ && membership_->wants_change(); }
-  // Between two units, by all: waits for the launcher to let workers in and out. Throws
-  // RetiredWorker on those that are out.
+  // Between two units, by all: waits for the launcher to let workers in.
   void change();
 
   // A worker that was started when the others were under way is a newcomer until it has the state.

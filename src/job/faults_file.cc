@@ -22,28 +22,28 @@ std::vector<std::string> point_names() {
   return names;
 }
 
-std::string text_of(const toml::table& table, std::string_view key,
-                    const std::vector<std::string>& choices) {
+// The value of the key is missing, or not what it should be.
+[[noreturn]] void refuse(const toml::table& table, std::string_view key, const std::string& hint) {
   const toml::node* const node = table.get(key);
-  const auto text = node == nullptr ? std::optional<std::string>() : node->value<std::string>();
-  if (text && std::find(choices.begin(), choices.end(), *text) != choices.end()) return *text;
-  const toml::node& there = node == nullptr ? static_cast<const toml::node&>(table) : *node;
-  throw input_error(
-      fmt::format("{}: {} {}", place(there.source()), key,
-                  node == nullptr ? "is missing" : fmt::format("is {}", found_text(*node))),
-      fmt::format("use one of: {}", fmt::join(choices, ", ")));
+  if (node == nullptr)
+    throw input_error(fmt::format("{}: {} is missing", place(table.source()), key), hint);
+  throw input_error(fmt::format("{}: {} is {}", place(node->source()), key, found_text(*node)),
+                    hint);
 }
 
-int64_t count_of(const toml::table& table, std::string_view key, std::optional<int64_t> otherwise) {
-  const toml::node* const node = table.get(key);
-  if (node == nullptr && otherwise) return *otherwise;
-  const auto number = node == nullptr ? std::optional<int64_t>() : node->value_exact<int64_t>();
-  if (number && *number >= 0) return *number;
-  const toml::node& there = node == nullptr ? static_cast<const toml::node&>(table) : *node;
-  throw input_error(
-      fmt::format("{}: {} {}", place(there.source()), key,
-                  node == nullptr ? "is missing" : fmt::format("is {}", found_text(*node))),
-      "give a whole number, 0 or more");
+// Which of the names the key has.
+size_t choice_of(const toml::table& table, std::string_view key,
+                 const std::vector<std::string>& names) {
+  const auto found = std::find(names.begin(), names.end(), table[key].value_or(std::string()));
+  if (found == names.end())
+    refuse(table, key, fmt::format("use one of: {}", fmt::join(names, ", ")));
+  return static_cast<size_t>(found - names.begin());
+}
+
+int64_t count_of(const toml::table& table, std::string_view key) {
+  const auto number = table[key].value_exact<int64_t>();
+  if (!number || *number < 0) refuse(table, key, "give a whole number, 0 or more");
+  return *number;
 }
 
 Fault read_fault(const toml::table& table) {
@@ -52,29 +52,18 @@ Fault read_fault(const toml::table& table) {
     throw input_error(fmt::format("{}: unknown key {}", place(node.source()), key.str()),
                       fmt::format("a fault has: {}", fmt::join(kKeys, ", ")));
   }
-  const std::vector<std::string> points = point_names();
-  const std::string point = text_of(table, "point", points);
   Fault fault;
-  fault.action = text_of(table, "action", {"kill", "freeze"}) == "kill" ? Fault::Action::kKill
-                                                                        : Fault::Action::kFreeze;
-  fault.worker = static_cast<int>(std::min<int64_t>(count_of(table, "worker", {}), INT32_MAX));
-  fault.point =
-      static_cast<FaultPoint>(std::find(points.begin(), points.end(), point) - points.begin());
-  fault.step = static_cast<uint64_t>(count_of(table, "step", 0));
+  fault.action = static_cast<Fault::Action>(choice_of(table, "action", {"kill", "freeze", "hang"}));
+  fault.worker = static_cast<int>(std::min<int64_t>(count_of(table, "worker"), INT32_MAX));
+  fault.point = static_cast<FaultPoint>(choice_of(table, "point", point_names()));
+  if (table.contains("step")) fault.step = static_cast<uint64_t>(count_of(table, "step"));
   return fault;
 }
 
 }  // namespace
 
 std::vector<Fault> parse_faults(const std::string& text, const std::string& where) {
-  toml::table root;
-  try {
-    root = toml::parse(text, where);
-  } catch (const toml::parse_error& error) {
-    throw input_error(
-        fmt::format("{}: is not TOML: {}", place(error.source()), std::string(error.description())),
-        "see docs/faults.md for an example");
-  }
+  const toml::table root = parse_toml(text, where, "see docs/faults.md for an example");
   std::vector<Fault> faults;
   for (const auto& [key, node] : root) {
     const toml::array* const list = key.str() == "fault" ? node.as_array() : nullptr;

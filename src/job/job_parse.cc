@@ -274,14 +274,9 @@ Setting parse_setting(const std::string& text) {
 
 Job parse_job(const std::string& text, const std::string& where,
               const std::filesystem::path& folder, const std::vector<Setting>& settings) {
-  toml::table root;
-  try {
-    root = toml::parse(text, where);
-  } catch (const toml::parse_error& error) {
-    throw input_error(
-        fmt::format("{}: is not TOML: {}", place(error.source()), std::string(error.description())),
-        "see https://toml.io for the syntax, and examples/fashion_cnn.toml for a whole job");
-  }
+  toml::table root = parse_toml(
+      text, where,
+      "see https://toml.io for the syntax, and examples/fashion_cnn.toml for a whole job");
   for (const Setting& setting : settings) apply_setting(root, setting);
   return JobReader(folder).read(root, where);
 }

@@ -167,6 +167,16 @@ std::string place(const toml::source_region& source) {
   return fmt::format("{}:{}:{}", *source.path, source.begin.line, source.begin.column);
 }
 
+toml::table parse_toml(const std::string& text, const std::string& where, const char* hint) {
+  try {
+    return toml::parse(text, where);
+  } catch (const toml::parse_error& error) {
+    throw input_error(
+        fmt::format("{}: is not TOML: {}", place(error.source()), std::string(error.description())),
+        hint);
+  }
+}
+
 std::string found_text(const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) {
     constexpr size_t kShown = 60;

@@ -17,6 +17,8 @@ inline constexpr std::string_view kSetPrefix = "--set ";
 
 // "job.toml:3:7", or "--set key=value".
 std::string place(const toml::source_region& source);
+// The text of a file as a table. Throws input Error with the hint when it is not TOML.
+toml::table parse_toml(const std::string& text, const std::string& where, const char* hint);
 // A value as messages name it: `"many" (a text)`.
 std::string found_text(const toml::node& node);
 

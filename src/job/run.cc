@@ -92,8 +92,6 @@ class Run {
     if (!joins) take_folder();
     try {
       return train(trainer);
-    } catch (const RetiredWorker&) {
-      throw;
     } catch (const std::exception& error) {
       if (is_chief()) log().error(error.what());
       throw;
@@ -217,7 +215,6 @@ class Run {
     if (!recovery.joined.empty())
       what += fmt::format("{}worker {} joined", what.empty() ? "" : "; ",
                           fmt::join(recovery.joined, ", "));
-    if (what.empty()) what = fmt::format("worker {} left", fmt::join(recovery.lost, ", "));
     std::string text =
         fmt::format("{}; worker{} {} {} on", what, recovery.left.size() == 1 ? "" : "s",
                     fmt::join(recovery.left, ", "), recovery.left.size() == 1 ? "goes" : "go");

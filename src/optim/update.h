@@ -1,8 +1,8 @@
-// The update of the weights: clipping, weight decay and the optimizer's formula, fused into one pass
-// over memory, block by block (tensor/parameter_space.h); the caller sums the shards' gradients of a
-// block just before, so that they are in the nearest cache.
-// Blocks are independent of one another, so lanes and workers split them as they like and get the
-// same bits. Nothing here allocates or keeps anything; all is thread-safe for distinct blocks.
+// The update of the weights: clipping, weight decay and the optimizer's formula, fused into one
+// pass over memory, block by block (tensor/parameter_space.h); the caller sums the shards'
+// gradients of a block just before, so that they are in the nearest cache. Blocks are independent
+// of one another, so lanes and workers split them as they like and get the same bits. Nothing here
+// allocates or keeps anything; all is thread-safe for distinct blocks.
 //
 // Without clip_norm one call of update_block per block does it all. With it there are two passes:
 // block_square_sum for every block, global_norm and clip_scale once, then update_block on the sums.

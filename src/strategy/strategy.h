@@ -94,6 +94,13 @@ class Strategy {
   // which gradients were on their way while the lanes computed: it is in neither of the two.
   struct Seconds {
     double communication = 0, hidden = 0, waiting = 0;
+
+    Seconds& operator+=(const Seconds& other) {
+      communication += other.communication;
+      hidden += other.hidden;
+      waiting += other.waiting;
+      return *this;
+    }
   };
   virtual Seconds seconds() const = 0;
 };

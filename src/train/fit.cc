@@ -95,10 +95,7 @@ void FitLoop::follow_world() {
     world.pass(FaultPoint::kStrategy);
     if (world.is_donor()) world.give_state(state_for_newcomers());
     if (strategy_) {
-      const Strategy::Seconds seconds = strategy_->seconds();
-      seconds_before_.communication += seconds.communication;
-      seconds_before_.hidden += seconds.hidden;
-      seconds_before_.waiting += seconds.waiting;
+      seconds_before_ += strategy_->seconds();
       bytes_before_ += strategy_->bytes_moved();
     }
     step_.reset();
@@ -181,9 +178,7 @@ void FitLoop::gather_summary() {
   };
   World& world = impl_.world();
   Strategy::Seconds exchange = strategy_->seconds();
-  exchange.communication += seconds_before_.communication;
-  exchange.hidden += seconds_before_.hidden;
-  exchange.waiting += seconds_before_.waiting;
+  exchange += seconds_before_;
   const double steps = impl_.summary.training_seconds - input_seconds_;
   std::vector<Own> all(static_cast<size_t>(world.workers()));
   all[static_cast<size_t>(world.rank())] = {

@@ -79,7 +79,7 @@ class FitLoop {
   std::optional<TrainStep> step_;
   int64_t strategy_view_ = 0;  // the world's, for which it was made
   std::atomic<ShardRange> own_shards_{};
-  bool wants_change_ = false;         // workers are to join or leave after this step
+  bool wants_change_ = false;         // workers are to join after this step
   Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
   uint64_t bytes_before_ = 0;
   data::Loader loader_;
