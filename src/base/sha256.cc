@@ -7,12 +7,8 @@
 #include "starling/error.h"
 
 namespace starling {
-namespace {
 
-struct FreeContext {
-  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
-};
-using Context = std::unique_ptr<EVP_MD_CTX, FreeContext>;
+namespace {
 
 // OpenSSL fails here only without memory or with a configuration that forbids SHA-256.
 void require(bool succeeded) {
@@ -24,11 +20,13 @@ void require(bool succeeded) {
 }  // namespace
 
 struct Sha256::State {
-  Context context;
+  struct Free {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+  };
+  std::unique_ptr<EVP_MD_CTX, Free> context{EVP_MD_CTX_new()};
 };
 
 Sha256::Sha256() : state_(std::make_unique<State>()) {
-  state_->context.reset(EVP_MD_CTX_new());
   require(state_->context && EVP_DigestInit_ex(state_->context.get(), EVP_sha256(), nullptr) == 1);
 }
 
@@ -41,11 +39,11 @@ void Sha256::update(std::span<const std::byte> bytes) {
 }
 
 std::string Sha256::hex() const {
-  const Context copy(EVP_MD_CTX_new());
-  require(copy && EVP_MD_CTX_copy_ex(copy.get(), state_->context.get()) == 1);
+  const State copy;
+  require(copy.context && EVP_MD_CTX_copy_ex(copy.context.get(), state_->context.get()) == 1);
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
-  require(EVP_DigestFinal_ex(copy.get(), digest.data(), &size) == 1);
+  require(EVP_DigestFinal_ex(copy.context.get(), digest.data(), &size) == 1);
   constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
   for (unsigned int i = 0; i < size; ++i) {

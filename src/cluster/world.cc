@@ -18,7 +18,7 @@ namespace starling {
 namespace {
 
 // Texts that are compared, of every worker.
-constexpr size_t kTextBytes = 4096;
+constexpr size_t kSharedTextBytes = 4096;
 // Of the state for newcomers; the collectives of the world have channel 1.
 constexpr Tag kStateTag = Tag{9} << 56;
 
@@ -177,11 +177,12 @@ SharedSegment World::share(const std::string& name, size_t bytes) {
 std::optional<World::Difference> World::compare(const char* what, const std::string& text) {
   if (workers() == 1) return std::nullopt;
   const auto count = static_cast<size_t>(workers());
-  std::vector<char> texts(count * kTextBytes, 0);
-  const auto of = [&](size_t rank) { return texts.data() + rank * kTextBytes; };
-  std::memcpy(of(static_cast<size_t>(rank())), text.data(), std::min(text.size(), kTextBytes - 1));
+  std::vector<char> texts(count * kSharedTextBytes, 0);
+  const auto of = [&](size_t rank) { return texts.data() + rank * kSharedTextBytes; };
+  std::memcpy(of(static_cast<size_t>(rank())), text.data(),
+              std::min(text.size(), kSharedTextBytes - 1));
   std::vector<size_t> cuts;
-  for (size_t r = 0; r <= count; ++r) cuts.push_back(r * kTextBytes);
+  for (size_t r = 0; r <= count; ++r) cuts.push_back(r * kSharedTextBytes);
   all_gather(what, std::as_writable_bytes(std::span(texts)), cuts);
   for (size_t r = 1; r < count; ++r) {
     if (std::strcmp(of(0), of(r)) != 0)

@@ -18,7 +18,7 @@ struct SavedHeader {
   char magic[8];
   uint64_t epoch, size, samples, duplicated, sum, exclusive_or;
 };
-constexpr char kMagic[8] = {'S', 'T', 'L', 'E', 'D', 'G', '0', '1'};
+constexpr char kLedgerMagic[8] = {'S', 'T', 'L', 'E', 'D', 'G', '0', '1'};
 
 Error bad_state(const char* what) {
   return input_error(fmt::format("the saved sample ledger is damaged: {}", what),
@@ -83,7 +83,7 @@ LedgerEntry Ledger::finish() const {
 
 std::vector<std::byte> Ledger::save() const {
   SavedHeader header{{}, epoch_, size_, samples_, duplicated_, sum_, exclusive_or_};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  std::memcpy(header.magic, kLedgerMagic, sizeof(kLedgerMagic));
   std::vector<std::byte> bytes(sizeof(header) + words() * sizeof(uint64_t));
   std::memcpy(bytes.data(), &header, sizeof(header));
   for (uint64_t i = 0; i < words(); ++i) {
@@ -97,7 +97,7 @@ void Ledger::restore(std::span<const std::byte> bytes) {
   SavedHeader header;
   if (bytes.size() < sizeof(header)) throw bad_state("it is too short");
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
+  if (std::memcmp(header.magic, kLedgerMagic, sizeof(kLedgerMagic)) != 0) {
     throw bad_state("it does not begin as one");
   }
   const std::span<const std::byte> bitmap = bytes.subspan(sizeof(header));

@@ -13,7 +13,7 @@
 namespace starling::data {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
 // NumPy's own limit for headers that it trusts is 10,000 characters.
 constexpr uint64_t kMaxHeaderBytes = 64 << 10;
 
@@ -184,8 +184,8 @@ HeaderPlace find_header(const FileBytes& file) {
   if (file.bytes.size() < 10) {
     throw bad_file(file.name, fmt::format("it has only {} bytes", file.bytes.size()));
   }
-  for (size_t i = 0; i < kMagic.size(); ++i) {
-    if (byte(i) != static_cast<unsigned char>(kMagic[i])) {
+  for (size_t i = 0; i < kNpyMagic.size(); ++i) {
+    if (byte(i) != static_cast<unsigned char>(kNpyMagic[i])) {
       throw bad_file(file.name, "it does not begin with \\x93NUMPY");
     }
   }

@@ -4,7 +4,7 @@ namespace starling {
 namespace {
 
 // "SLF1": a stream that lost its place is told from one that has it.
-constexpr uint32_t kMagic = 0x31464C53;
+constexpr uint32_t kFrameMagic = 0x31464C53;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ uint64_t read_little_endian(const std::byte* bytes, size_t count) {
 }
 
 void write_frame_header(const FrameHeader& header, std::span<std::byte, kFrameHeaderBytes> out) {
-  write_little_endian(&out[0], kMagic, 4);
+  write_little_endian(&out[0], kFrameMagic, 4);
   write_little_endian(&out[4], static_cast<uint32_t>(header.kind), 4);
   write_little_endian(&out[8], header.length, 8);
   write_little_endian(&out[16], header.tag, 8);
@@ -34,7 +34,7 @@ std::optional<FrameHeader> parse_frame_header(std::span<const std::byte, kFrameH
                            .tag = read_little_endian(&bytes[16], 8),
                            .view = read_little_endian(&bytes[24], 8)};
   const bool known = header.kind == FrameKind::kMessage || header.kind == FrameKind::kInPlace;
-  if (read_little_endian(&bytes[0], 4) != kMagic || !known || header.length > length_most) {
+  if (read_little_endian(&bytes[0], 4) != kFrameMagic || !known || header.length > length_most) {
     return std::nullopt;
   }
   return header;

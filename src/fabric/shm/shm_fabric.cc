@@ -12,7 +12,7 @@
 namespace starling {
 namespace {
 
-constexpr uint64_t kMagic = 0x316D687367727473;  // "strgshm1"
+constexpr uint64_t kSegmentMagic = 0x316D687367727473;  // "strgshm1"
 constexpr int kWorldMost = 4096;
 constexpr size_t kPageBytes = 4096;
 // Messages in place, under way from one rank to another.
@@ -60,7 +60,7 @@ struct ShmFabric::Layout {
     const std::span<const std::byte> memory = segment.bytes();
     Header header{};
     if (memory.size() >= sizeof(header)) std::memcpy(&header, memory.data(), sizeof(header));
-    if (header.magic == kMagic && header.world >= 1 && header.world <= kWorldMost &&
+    if (header.magic == kSegmentMagic && header.world >= 1 && header.world <= kWorldMost &&
         std::has_single_bit(header.ring_bytes) && header.ring_bytes <= memory.size()) {
       const Layout layout(static_cast<int>(header.world), header.ring_bytes);
       if (layout.bytes == memory.size()) return layout;
@@ -77,7 +77,7 @@ SharedSegment ShmFabric::make_segment(const ShmSegmentOptions& options) {
   SharedSegment segment =
       SharedSegment::create("fabric", Layout(options.world, options.ring_bytes).bytes);
   new (segment.bytes().data())
-      Header{kMagic, static_cast<uint64_t>(options.world), options.ring_bytes};
+      Header{kSegmentMagic, static_cast<uint64_t>(options.world), options.ring_bytes};
   return segment;
 }
 

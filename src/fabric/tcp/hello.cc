@@ -8,7 +8,7 @@
 namespace starling {
 namespace {
 
-constexpr char kMagic[8] = {'S', 'T', 'A', 'R', 'L', 'I', 'N', 'G'};
+constexpr char kHelloMagic[8] = {'S', 'T', 'A', 'R', 'L', 'I', 'N', 'G'};
 
 }  // namespace
 
@@ -36,7 +36,7 @@ std::string describe_verdict(HelloVerdict verdict) {
 
 void write_hello(const Hello& hello, std::span<std::byte, kHelloBytes> out) {
   std::fill(out.begin(), out.end(), std::byte{0});
-  std::memcpy(&out[0], kMagic, sizeof(kMagic));
+  std::memcpy(&out[0], kHelloMagic, sizeof(kHelloMagic));
   write_little_endian(&out[8], hello.version, 4);
   write_little_endian(&out[12], static_cast<uint32_t>(hello.verdict), 4);
   std::copy(hello.token.begin(), hello.token.end(), &out[16]);
@@ -48,7 +48,7 @@ void write_hello(const Hello& hello, std::span<std::byte, kHelloBytes> out) {
 }
 
 std::optional<Hello> parse_hello(std::span<const std::byte, kHelloBytes> bytes) {
-  if (std::memcmp(bytes.data(), kMagic, sizeof(kMagic)) != 0) return std::nullopt;
+  if (std::memcmp(bytes.data(), kHelloMagic, sizeof(kHelloMagic)) != 0) return std::nullopt;
   const auto number = [&](size_t at) {
     return static_cast<uint32_t>(read_little_endian(&bytes[at], 4));
   };

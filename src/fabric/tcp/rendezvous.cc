@@ -118,8 +118,8 @@ class Meeting {
 
   void serve(Guest& guest) {
     if (guest.wants_to_write()) {
-      const ssize_t wrote = send(guest.socket.fd(), &guest.out[guest.sent],
-                                 kHelloBytes - guest.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t wrote = ::send(guest.socket.fd(), &guest.out[guest.sent],
+                                   kHelloBytes - guest.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (wrote < 0 && errno != EAGAIN && errno != EINTR) return fail(guest, errno);
       guest.sent += static_cast<size_t>(std::max<ssize_t>(wrote, 0));
       if (guest.sent < kHelloBytes) return;
