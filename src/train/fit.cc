@@ -152,19 +152,35 @@ History FitLoop::run() {
   return history_;
 }
 
-void FitLoop::save_at_end() {
+void FitLoop::save_at_end() { save_for_all("the last checkpoint"); }
+
+void FitLoop::save_for_all(const char* what) {
   World& world = impl_.world();
-  world.agree("the last checkpoint", [&] {
+  world.agree(what, [&] {
     if (!options_.checkpoints.folder.empty() && world.is_chief()) {
       save_now();
       store_->wait();
       if (const auto failure = store_->failure())
-        note("the last checkpoint was not saved: " + *failure);
+        note(fmt::format("{} was not saved: {}", what, *failure));
     }
     // Where memory is shared, a callback's last change of the weights must wait for that copy of
     // them.
-    world.barrier("the end of training");
+    world.barrier(what);
   });
+}
+
+void FitLoop::change_workers() {
+  World& world = impl_.world();
+  const uint64_t least = impl_.options.strategy.min_workers;
+  if (static_cast<uint64_t>(world.workers()) < least) {
+    save_for_all("the checkpoint before waiting for workers");
+    note(
+        fmt::format("{} of at least {} workers are left: the run is saved, and waits for others "
+                    "to join",
+                    world.workers(), least));
+  }
+  if (store_) store_->wait();  // one that leaves must not write any more
+  if (strategy_view_ == world.view()) world.change();
 }
 
 void FitLoop::finish_summary() {
@@ -257,7 +273,7 @@ void FitLoop::run_step() {
   TrainStep::Result result{};
   for (bool complete = false, again = false, over = false; !over; again = true) {
     try {
-      impl_.world().set_step(impl_.summary.steps + 1);
+      impl_.world().set_step(impl_.summary.steps + 1, total_steps);
       impl_.world().pass(FaultPoint::kStep);
       if (!complete) {
         const bool stale = strategy_view_ != impl_.world().view();
@@ -300,7 +316,7 @@ void FitLoop::run_step() {
   // newcomers begin. If the world was made anew within the step, those who were to come in have
   // done so, or are asked for again.
   if (wants_change_ && !impl_.summary.stopped) {
-    if (strategy_view_ == impl_.world().view()) impl_.world().change();
+    if (strategy_view_ == impl_.world().view()) change_workers();
     follow_world();
     start_loader();
   }
