@@ -240,6 +240,7 @@ void FitLoop::add_batches() {
     const auto input_begin = Clock::now();
     const data::Batch& batch = loader_.next();
     input_seconds_ += seconds_since(input_begin);
+    const auto compute_begin = Clock::now();
     step_->add({.samples = batch.ids,
                 .features = batch.features,
                 .labels = batch.labels,
@@ -247,6 +248,7 @@ void FitLoop::add_batches() {
                 .epoch = cursor_.epoch,
                 .step = size,
                 .index = index});
+    impl_.world().slow_down(seconds_since(compute_begin));
   }
 }
 
