@@ -283,7 +283,7 @@ TEST_F(WorkersSurvive, AFileOfFaultsThatMakesNoSenseIsRefused) {
   EXPECT_THAT(refuse("[[fault]]\nworker = 1\npoint = \"step\"\n"), HasSubstr("action is missing"));
   EXPECT_THAT(refuse("[[fault]]\naction = \"kill\"\nworker = -1\npoint = \"step\"\n"),
               HasSubstr("worker is -1"));
-  EXPECT_THAT(refuse("[[fault]]\nwhen = 3\n"), HasSubstr("unknown key when"));
+  EXPECT_THAT(refuse("[[fault]]\naction = \"corrupt\"\nwhen = 3\n"), HasSubstr("unknown key when"));
   EXPECT_THAT(refuse("fault = 3\n"), HasSubstr("is not a list of faults"));
   EXPECT_THAT(refuse("[[fault]\n"), HasSubstr("is not TOML"));
 }

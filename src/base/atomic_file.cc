@@ -14,6 +14,8 @@
 namespace starling {
 namespace {
 
+std::atomic<bool> disk_is_full{false};
+
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
@@ -105,10 +107,13 @@ void AtomicFile::fail(int error_number) {
   throw write_error(path_, error_number, needed);
 }
 
+void pretend_full_disk(bool full) { disk_is_full = full; }
+
 void AtomicFile::write(std::span<const std::byte> bytes) {
   if (descriptor_ < 0) throw run_error("a write to the closed file " + path_.string(), "report it");
   bytes_ += bytes.size();
   while (!bytes.empty()) {
+    if (disk_is_full.load(std::memory_order_relaxed)) fail(ENOSPC);
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail(errno);

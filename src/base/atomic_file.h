@@ -18,6 +18,9 @@
 
 namespace starling {
 
+// From now on no file can be written, as on a full disk: for faults on purpose.
+void pretend_full_disk(bool full);
+
 class AtomicFile {
  public:
   // Opens the temporary. `expected_bytes` is used to say how much space a full disk lacks.

@@ -11,8 +11,14 @@ namespace starling {
 
 class LostWorker : public Error {
  public:
-  LostWorker(const std::string& message, std::string hint)
-      : Error(Cause::kRun, message, std::move(hint)) {}
+  LostWorker(const std::string& message, std::string hint, int peer = -1)
+      : Error(Cause::kRun, message, std::move(hint)), peer_(peer) {}
+
+  // The rank that seems to be lost; −1: nobody knows.
+  int peer() const { return peer_; }
+
+ private:
+  int peer_;
 };
 
 }  // namespace starling

@@ -150,7 +150,7 @@ class Parser {
         ->group("Run");
     sub->add_flag("--no-progress", arguments_.no_progress, "Write no progress")->group("Run");
     sub->add_option("--faults", arguments_.faults,
-                    "A file of faults that are to happen: see docs/faults.md")
+                    "A file of faults that are to happen, or a seed: see docs/faults.md")
         ->type_name("FILE")
         ->group("Run");
   }

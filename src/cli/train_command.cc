@@ -32,6 +32,17 @@ std::string resume_line(const Arguments& arguments, const RunResult& result) {
   return line;
 }
 
+void check_faults(const std::vector<Fault>& faults, const Job& job) {
+  for (const Fault& fault : faults) {
+    if (fault.action == Fault::Action::kLink && job.strategy.fabric != "tcp")
+      throw input_error("a link can't break: the workers share memory",
+                        "use --set strategy.fabric=tcp for the fault \"link\"");
+    if (fault.at && job.workers < 2)
+      throw input_error("a fault has a time, but there is no launcher that could see to it",
+                        "use --workers 2 or more, or a point and a step");
+  }
+}
+
 void print_summary(const RunResult& result) {
   const Report& report = result.report;
   if (report.test_accuracy) {
@@ -66,7 +77,9 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   const StopSignalsWait until_handled;
   const Job job = load_job(arguments.target, arguments.settings);
   const std::vector<Fault> faults =
-      arguments.faults.empty() ? std::vector<Fault>() : load_faults(arguments.faults);
+      arguments.faults.empty() ? std::vector<Fault>()
+                               : load_faults(arguments.faults, static_cast<int>(job.workers));
+  check_faults(faults, job);
   const bool is_worker = environment.is_worker;
   // One worker that others may join has a launcher too.
   const bool is_elastic = job.workers > 1 || job.strategy.name == "all_reduce";
@@ -86,7 +99,8 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .min_workers = static_cast<int>(job.strategy.min_workers),
                    .wait_for_workers = milliseconds(job.strategy.wait_for_workers),
                    .heartbeat_limit = milliseconds(job.strategy.heartbeat_limit),
-                   .progress_limit = milliseconds(job.strategy.progress_limit)});
+                   .progress_limit = milliseconds(job.strategy.progress_limit),
+                   .faults = faults});
   }
   handle_stop_signals(!environment.is_follower);
   RunOptions options;

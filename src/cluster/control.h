@@ -17,14 +17,15 @@ namespace starling {
 
 struct ControlMessage {
   enum class Kind : uint8_t {
-    kBeat,    // worker → launcher: alive, and this far
-    kCommit,  // either way: see commit.h
-    kHere,    // newcomer → launcher: ready to take part
-    kChange,  // launcher → workers: pause after a step, for workers to join or leave
-    kPaused,  // worker → launcher: done
-    kFolder,  // chief → launcher: `news` is the run's folder, `progress` the most workers there
-              // can be
-    kFault,   // worker → launcher: a planned fault happens to it now, at `time`
+    kBeat,     // worker → launcher: alive, and this far
+    kCommit,   // either way: see commit.h
+    kHere,     // newcomer → launcher: ready to take part
+    kChange,   // launcher → workers: pause after a step, for workers to join or leave
+    kPaused,   // worker → launcher: done
+    kFolder,   // chief → launcher: `news` is the run's folder, `progress` the most workers there
+               // can be
+    kSuspect,  // worker → launcher: worker `progress` does not answer
+    kFault,    // worker → launcher: a planned fault happens to it now, at `time`
   };
 
   // Of a worker that was lost; the times are of the host's steady clock, in nanoseconds.

@@ -4,8 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <tuple>
 
 namespace starling {
+namespace {
+
+// The kernel tells of a process that has ended long before that.
+constexpr std::chrono::milliseconds kSuspectFor{500};
+
+}  // namespace
 
 Coordination::Coordination(const CoordinationOptions& options)
     : options_(options), lines_(static_cast<size_t>(options.workers)) {
@@ -107,6 +114,12 @@ void Coordination::hear(int worker) {
       case Kind::kFolder:
         folder_ = {message->news, message->progress};
         continue;
+      case Kind::kSuspect:
+        if (message->commit.view == settled_ && coordinator_.view() == settled_) {
+          ++suspects_[static_cast<int>(message->progress)];
+          if (!suspected_) suspected_ = Clock::now();
+        }
+        continue;
       case Kind::kFault:
         line.fault = message->time;
         continue;
@@ -150,7 +163,29 @@ std::vector<std::pair<int, std::string>> Coordination::find_frozen() {
     }
     line.frozen = true;
   }
+  if (auto unreachable = find_unreachable(now)) found.push_back(std::move(*unreachable));
   return found;
+}
+
+// If who can't be reached had died, there would be a new view by now: a connection has broken, and
+// one of its ends has to go. It is the one that most complain of, or the later one.
+std::optional<std::pair<int, std::string>> Coordination::find_unreachable(Clock::time_point now) {
+  if (!suspected_ || now - *suspected_ < kSuspectFor) return std::nullopt;
+  suspected_.reset();
+  const std::map<int, int> suspects = std::exchange(suspects_, {});
+  if (coordinator_.view() != settled_) return std::nullopt;
+  int worst = -1, most = 0;
+  for (const auto& [worker, count] : suspects) {
+    if (count >= most && is_member(worker)) std::tie(worst, most) = std::pair(worker, count);
+  }
+  if (worst < 0) return std::nullopt;
+  return std::pair(worst,
+                   fmt::format("{} could not reach it though it lived, and it was killed",
+                               most == 1 ? "another worker" : fmt::format("{} workers", most)));
+}
+
+void Coordination::note_fault(int worker) {
+  lines_[static_cast<size_t>(worker)].fault = Clock::now().time_since_epoch().count();
 }
 
 void Coordination::mark_gone(int worker) {
@@ -196,6 +231,8 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
       members_ = action.message.members;
       settled_ = action.message.view;
       paused_.reset();
+      suspected_.reset();
+      suspects_.clear();
       unsettled_.clear();
       losses_.clear();
       if (segment() == nullptr) {

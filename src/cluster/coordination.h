@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -38,7 +39,8 @@ class Coordination {
   int fd(int worker) const { return lines_[static_cast<size_t>(worker)].socket.fd(); }
   void hear(int worker);
 
-  // Workers that have not been heard of, or have not got on, for too long, and why that is bad.
+  // Workers that have not been heard of, or have not got on, for too long, or can't be reached by
+  // others though they live, and why that is bad.
   // Each is named once.
   std::vector<std::pair<int, std::string>> find_frozen();
 
@@ -51,6 +53,8 @@ class Coordination {
   // Nobody is to wait for more workers from now on.
   void release();
 
+  // A planned fault happens to it now.
+  void note_fault(int worker);
   // Its process is gone: who waits for it is to see it at once.
   void mark_gone(int worker);
   // Its process is gone before its time: the others go on without it.
@@ -98,6 +102,7 @@ class Coordination {
   void ask_for_pause();
   void change_if_enough();
   bool is_enough() const;
+  std::optional<std::pair<int, std::string>> find_unreachable(Clock::time_point now);
   void obey(const std::vector<commit::Action>& actions, const std::string& news);
   const SharedSegment* segment() const { return segment_ ? &*segment_ : options_.segment; }
 
@@ -115,6 +120,9 @@ class Coordination {
   std::optional<Clock::time_point> paused_;  // in the view that is settled
   bool holds_ = true;                        // while there are too few
   std::optional<Folder> folder_;
+  // Whom others can't reach, and how many say so, since the first did in the view that is settled.
+  std::map<int, int> suspects_;
+  std::optional<Clock::time_point> suspected_;
 };
 
 }  // namespace starling

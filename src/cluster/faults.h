@@ -1,6 +1,6 @@
 // Faults: what is to go wrong in a run on purpose, so that one can see what the run does about it:
-// a worker that kills or freezes itself, or gets stuck, when it passes a named point of the
-// protocol, or computes more slowly for a while. Which points there are is in docs/faults.md.
+// workers that die, freeze, get stuck or slow, links that break, a full disk, a damaged checkpoint;
+// at a named point of the protocol, in a step, or at a time. docs/faults.md has them all.
 //
 // A plan is read before the run and never changes; any thread may pass a point.
 #pragma once
@@ -8,7 +8,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -36,16 +38,29 @@ enum class FaultPoint : uint8_t {
 std::string_view name_of(FaultPoint point);
 
 struct Fault {
-  enum class Action : uint8_t { kKill, kFreeze, kHang, kSlow };
+  enum class Action : uint8_t {
+    kKill,
+    kFreeze,
+    kHang,     // alive, but stuck
+    kSlow,     // computing takes `factor` times as long
+    kLink,     // the connection to `peer` breaks
+    kDisk,     // no file can be written
+    kCorrupt,  // the newest checkpoint is damaged, by the chief
+  };
   static constexpr int kEveryWorker = -1;
 
   Action action = Action::kKill;
   int worker = 0;
   FaultPoint point = FaultPoint::kStep;
-  uint64_t step = 0;  // the first time that the point is passed in this step or later
-  // Of kSlow, which has no point: its computing takes so many times as long, from `step` on.
+  uint64_t step = 0;         // the first time that the point is passed in this step or later
+  std::optional<double> at;  // instead of both: seconds after the launch, by the launcher
   double factor = 1;
-  uint64_t steps = 0;  // for so many; 0: to the end
+  uint64_t steps = 0;  // of kSlow and kDisk: for so many; 0: to the end
+  int peer = -1;
+
+  bool is_meant_for(int name) const { return worker == name || worker == kEveryWorker; }
+  // Of those that last.
+  bool is_on(uint64_t now) const { return now >= step && (steps == 0 || now - step < steps); }
 };
 
 class Faults {
@@ -55,7 +70,10 @@ class Faults {
 
   bool empty() const { return faults_.empty(); }
   // Called when one is about to happen: it may be the last that this worker does.
-  void tell_by(std::function<void()> tell) { tell_ = std::move(tell); }
+  void tell_by(std::function<void(const Fault&)> tell) { tell_ = std::move(tell); }
+  // Does what faults of that kind are.
+  void handle(Fault::Action action, std::function<void(const Fault&)> handler);
+
   // The worker passes the point: what the plan has for it happens, once.
   void pass(int worker, FaultPoint point, uint64_t step) const;
   // How many times as long the worker's computing takes in this step: 1, if nothing slows it.
@@ -66,8 +84,11 @@ class Faults {
     Fault fault;
     std::shared_ptr<std::atomic<bool>> fired;
   };
+  void follow_disk(int worker, uint64_t step) const;
+
   std::vector<Armed> faults_;
-  std::function<void()> tell_;
+  std::function<void(const Fault&)> tell_;
+  std::map<Fault::Action, std::function<void(const Fault&)>> handlers_;
 };
 
 }  // namespace starling

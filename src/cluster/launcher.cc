@@ -34,6 +34,9 @@ class Launch {
  public:
   explicit Launch(const LaunchOptions& options)
       : options_(options), starter_(options, errors_pipe_.write_end.fd()) {
+    for (const Fault& fault : options.faults) {
+      if (fault.at) faults_.push_back(fault);
+    }
     if (!options.survive) return;
     coordination_.emplace(CoordinationOptions{.workers = options.workers,
                                               .min_workers = options.min_workers,
@@ -117,6 +120,12 @@ class Launch {
           std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now()).count();
       wait_ms = static_cast<int>(std::max<long>(left, 0));
     }
+    for (const Fault& fault : faults_) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(time_of(fault) - Clock::now());
+      wait_ms =
+          std::min(static_cast<unsigned>(wait_ms),
+                   static_cast<unsigned>(std::clamp<int64_t>(left.count(), 0, kLookEvery.count())));
+    }
     if (poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) pass_signals_on();
     const size_t known = workers_.size();  // a replacement may be added meanwhile
@@ -132,7 +141,23 @@ class Launch {
       open_to_requests();
       end_if_too_few();
     }
+    std::erase_if(faults_, [&](const Fault& fault) { return happens(fault); });
     if (kill_at_ && Clock::now() >= *kill_at_) give_up();
+  }
+
+  Clock::time_point time_of(const Fault& fault) const {
+    return began_ +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*fault.at));
+  }
+
+  // True if it has, or never will.
+  bool happens(const Fault& fault) {
+    if (Clock::now() < time_of(fault)) return false;
+    const auto index = static_cast<size_t>(fault.worker);
+    if (index >= workers_.size() || !workers_[index].running) return true;
+    if (coordination_) coordination_->note_fault(fault.worker);
+    kill(workers_[index].process, fault.action == Fault::Action::kKill ? SIGKILL : SIGSTOP);
+    return true;
   }
 
   // To all that run, and what they have started themselves, once to each.
@@ -427,6 +452,7 @@ class Launch {
   std::optional<int> failed_;                 // the code of the first that did
   bool stopping_ = false;                     // all were asked to
   std::optional<Coordination> coordination_;  // if workers are to survive the loss of others
+  std::vector<Fault> faults_;                 // that have not happened
   std::optional<RequestSocket> requests_;
   bool is_open_ = false;  // to requests, or can't be
   std::optional<Clock::time_point> kill_at_;

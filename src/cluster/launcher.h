@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/faults.h"
 #include "cluster/worker_place.h"
 
 namespace starling {
@@ -32,6 +33,7 @@ struct LaunchOptions {
   std::chrono::milliseconds wait_for_workers{60'000};  // … so long for more; then the job ends
   std::chrono::milliseconds heartbeat_limit{2000};
   std::chrono::milliseconds progress_limit{60'000};
+  std::vector<Fault> faults;  // those with a time are the launcher's
 };
 
 // Blocks until all workers have ended, and says what they told it (worker_error.h). Returns the

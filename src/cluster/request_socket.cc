@@ -68,8 +68,9 @@ RequestSocket::RequestSocket(const std::filesystem::path& folder)
     : folder_(folder), events_(epoll_create1(EPOLL_CLOEXEC)), listener_(make_socket()) {
   const Name name(folder);
   const auto refuse = [&](const std::string& why) {
-    return run_error(fmt::format("{} can't be listened at: {}", (folder / kSocketName).string(), why),
-                     "a run folder on a local disk can have such a socket");
+    return run_error(
+        fmt::format("{} can't be listened at: {}", (folder / kSocketName).string(), why),
+        "a run folder on a local disk can have such a socket");
   };
   if (!events_ || !listener_ || !name.folder) throw refuse(std::strerror(errno));
   bool bound = bind(listener_.fd(), name.at(), sizeof name.address) == 0;

@@ -223,15 +223,22 @@ Status World::meet() {
 void World::require(const char* what, const Status& status) const {
   if (status) return;
   throw LostWorker(fmt::format("{}, worker {}: {}", what, name(), status.failure().message),
-                   "see what the lost worker said; --resume goes on from the last checkpoint");
+                   "see what the lost worker said; --resume goes on from the last checkpoint",
+                   status.failure().peer);
 }
 
 void World::set_faults(const Faults& faults) {
   faults_ = faults;
   if (!membership_) return;
-  faults_.tell_by([this] {
+  faults_.tell_by([this](const Fault&) {
     membership_->send({.kind = ControlMessage::Kind::kFault,
                        .time = std::chrono::steady_clock::now().time_since_epoch().count()});
+  });
+  faults_.handle(Fault::Action::kLink, [this](const Fault& fault) {
+    const auto peer = std::find(members_.begin(), members_.end(), fault.peer);
+    const auto* const tcp = dynamic_cast<const TcpFabric*>(fabric_.get());
+    if (tcp != nullptr && peer != members_.end() && fault.peer != name())
+      tcp->sever(static_cast<int>(peer - members_.begin()));
   });
 }
 
@@ -367,6 +374,10 @@ World::Next World::reform_by(Instant deadline, const LostWorker& lost,
   const std::vector<int> before = members_;
   Recovery recovery{.operation = lost.what()};
   member_->suspend();
+  if (lost.peer() >= 0 && lost.peer() < workers() && !membership_->interrupted()) {
+    membership_->send({.kind = ControlMessage::Kind::kSuspect,
+                       .progress = static_cast<uint64_t>(name_of(lost.peer()))});
+  }
   std::map<int, ControlMessage::Loss> losses;
   const Waiting waiting(*this);
   while (true) {

@@ -83,6 +83,7 @@ class World {
   // This worker has computed for so many seconds: where the plan slows it, it takes longer.
   void slow_down(double computed_s) const;
   void set_faults(const Faults& faults);
+  Faults& faults() { return faults_; }
   // The step of the run, from 1, and how many it has: for those points, and for people who ask.
   void set_step(uint64_t step, uint64_t steps) {
     step_ = step;

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 
 #include "base/read_file.h"
 #include "job/job_value.h"
@@ -13,10 +15,29 @@ namespace starling {
 namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
-constexpr double kMaxFactor = 1e6;
-constexpr std::array<std::string_view, 6> kKeys = {"action", "worker", "point",
-                                                   "step",   "factor", "steps"};
-const std::vector<std::string> kActions = {"kill", "freeze", "hang", "slow"};  // as Fault::Action
+constexpr double kMaxFactor = 1e6, kMaxSeconds = 1e9;
+constexpr uint64_t kRandomSteps = 30;
+
+// What each action has, in the order of Fault::Action. A fault with `at` has no point and no step.
+struct Kind {
+  std::string name;
+  std::vector<std::string_view> required, optional;
+};
+const std::vector<Kind> kKinds = {
+    {"kill", {"worker", "point"}, {"step", "at"}},
+    {"freeze", {"worker", "point"}, {"step", "at"}},
+    {"hang", {"worker", "point"}, {"step"}},
+    {"slow", {"factor"}, {"worker", "step", "steps"}},
+    {"link", {"worker", "peer", "point"}, {"step"}},
+    {"disk", {}, {"worker", "step", "steps"}},
+    {"corrupt", {}, {"step"}},
+};
+
+std::vector<std::string> action_names() {
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) names.push_back(kind.name);
+  return names;
+}
 
 std::vector<std::string> point_names() {
   std::vector<std::string> names;
@@ -49,43 +70,50 @@ int64_t count_of(const toml::table& table, std::string_view key) {
   return *number;
 }
 
-// What only the one kind of faults has is no part of the other.
-void refuse_keys(const toml::table& table, std::initializer_list<std::string_view> keys) {
-  for (const std::string_view key : keys) {
-    if (!table.contains(key)) continue;
-    refuse(table, key,
-           "\"slow\" has factor and steps; \"kill\", \"freeze\" and \"hang\" have point");
-  }
+double number_of(const toml::table& table, std::string_view key, double least, double most) {
+  const double number = table[key].value<double>().value_or(NAN);
+  if (!(number >= least && number <= most))
+    refuse(table, key, fmt::format("give a number, {} to {}", least, most));
+  return number;
 }
 
-void read_slow(const toml::table& table, Fault& fault) {
-  refuse_keys(table, {"point"});
-  fault.factor = table["factor"].value<double>().value_or(0);
-  if (!(fault.factor >= 1 && fault.factor <= kMaxFactor)) {
-    refuse(table, "factor",
-           fmt::format("give how many times as long computing takes, 1 to {}", kMaxFactor));
+int worker_of(const toml::table& table, std::string_view key) {
+  return static_cast<int>(std::min<int64_t>(count_of(table, key), INT32_MAX));
+}
+
+// Only what that kind of faults has.
+void check_keys(const toml::table& table, const Kind& kind) {
+  std::vector<std::string_view> known = {"action"};
+  known.insert(known.end(), kind.required.begin(), kind.required.end());
+  known.insert(known.end(), kind.optional.begin(), kind.optional.end());
+  for (const auto& [key, node] : table) {
+    if (std::find(known.begin(), known.end(), key.str()) != known.end()) continue;
+    throw input_error(fmt::format("{}: unknown key {}", place(node.source()), key.str()),
+                      fmt::format("\"{}\" has: {}", kind.name, fmt::join(known, ", ")));
   }
-  if (table.contains("steps")) fault.steps = static_cast<uint64_t>(count_of(table, "steps"));
-  if (!table.contains("worker")) fault.worker = Fault::kEveryWorker;
+  for (const std::string_view key : kind.required) {
+    if (!table.contains(key) && !(key == "point" && table.contains("at")))
+      refuse(table, key, fmt::format("\"{}\" needs it", kind.name));
+  }
+  for (const std::string_view key : {"point", "step"}) {
+    if (table.contains("at") && table.contains(key))
+      refuse(table, key, "give a time with `at`, or a point and a step");
+  }
 }
 
 Fault read_fault(const toml::table& table) {
-  for (const auto& [key, node] : table) {
-    if (std::find(kKeys.begin(), kKeys.end(), key.str()) != kKeys.end()) continue;
-    throw input_error(fmt::format("{}: unknown key {}", place(node.source()), key.str()),
-                      fmt::format("a fault has: {}", fmt::join(kKeys, ", ")));
-  }
   Fault fault;
-  fault.action = static_cast<Fault::Action>(choice_of(table, "action", kActions));
-  if (fault.action == Fault::Action::kSlow) {
-    read_slow(table, fault);
-  } else {
-    refuse_keys(table, {"factor", "steps"});
+  const size_t kind = choice_of(table, "action", action_names());
+  check_keys(table, kKinds[kind]);
+  fault.action = static_cast<Fault::Action>(kind);
+  fault.worker = table.contains("worker") ? worker_of(table, "worker") : Fault::kEveryWorker;
+  if (table.contains("peer")) fault.peer = worker_of(table, "peer");
+  if (table.contains("point"))
     fault.point = static_cast<FaultPoint>(choice_of(table, "point", point_names()));
-  }
-  if (fault.worker != Fault::kEveryWorker)
-    fault.worker = static_cast<int>(std::min<int64_t>(count_of(table, "worker"), INT32_MAX));
   if (table.contains("step")) fault.step = static_cast<uint64_t>(count_of(table, "step"));
+  if (table.contains("steps")) fault.steps = static_cast<uint64_t>(count_of(table, "steps"));
+  if (table.contains("at")) fault.at = number_of(table, "at", 0, kMaxSeconds);
+  if (table.contains("factor")) fault.factor = number_of(table, "factor", 1, kMaxFactor);
   return fault;
 }
 
@@ -106,8 +134,40 @@ std::vector<Fault> parse_faults(const std::string& text, const std::string& wher
   return faults;
 }
 
-std::vector<Fault> load_faults(const std::filesystem::path& path) {
-  return parse_faults(read_text(path, kMaxBytes), path.string());
+std::vector<Fault> load_faults(const std::filesystem::path& path, int workers) {
+  const std::string text = path.string();
+  const bool is_seed = !text.empty() && text.size() <= 18 &&
+                       text.find_first_not_of("0123456789") == std::string::npos;
+  return is_seed ? random_faults(std::stoull(text), workers)
+                 : parse_faults(read_text(path, kMaxBytes), text);
+}
+
+std::vector<Fault> random_faults(uint64_t seed, int workers) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](uint64_t end) { return random() % end; };
+  std::vector<int> names(static_cast<size_t>(workers));
+  for (size_t i = 0; i < names.size(); ++i) names[i] = static_cast<int>(i);
+  for (size_t i = names.size(); i > 1; --i) std::swap(names[i - 1], names[below(i)]);
+  names.pop_back();  // one stays
+  std::vector<Fault> faults;
+  for (const int worker : names) {
+    Fault& fault = faults.emplace_back();
+    fault.worker = worker;
+    fault.step = 1 + below(kRandomSteps);
+    const uint64_t kind = below(10);
+    if (kind == 0) {
+      fault.action = Fault::Action::kSlow;
+      fault.factor = static_cast<double>(2 + below(4));
+      fault.steps = 1 + below(kRandomSteps);
+      continue;
+    }
+    fault.action = kind <= 2 ? Fault::Action::kFreeze : Fault::Action::kKill;
+    // From the first of a step to its last.
+    const auto first = static_cast<uint64_t>(FaultPoint::kStep),
+               last = static_cast<uint64_t>(FaultPoint::kEvaluation);
+    fault.point = static_cast<FaultPoint>(first + below(last - first + 1));
+  }
+  return faults;
 }
 
 }  // namespace starling

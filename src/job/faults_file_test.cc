@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "base/read_file.h"
 #include "starling/error.h"
 
@@ -47,6 +49,41 @@ TEST(FaultsFile, ASlowWorkerHasAFactorAndNoPoint) {
                             "factor = 4\n",
                             "test"),
                Error);
+}
+
+TEST(FaultsFile, EachActionHasItsOwnKeys) {
+  const auto parse = [](const std::string& rest) {
+    return parse_faults("[[fault]]\naction = " + rest, "test").at(0);
+  };
+  const Fault link = parse("\"link\"\nworker = 1\npeer = 2\npoint = \"step\"\nstep = 4\n");
+  EXPECT_EQ(link.action, Fault::Action::kLink);
+  EXPECT_EQ(link.peer, 2);
+  EXPECT_EQ(parse("\"freeze\"\nworker = 1\nat = 2.5\n").at, 2.5);
+  EXPECT_EQ(parse("\"disk\"\nstep = 2\nsteps = 3\n").worker, Fault::kEveryWorker);
+  EXPECT_EQ(parse("\"corrupt\"\nstep = 2\n").step, 2u);
+  for (const char* rest : {"\"link\"\nworker = 1\npoint = \"step\"\n", "\"corrupt\"\nworker = 1\n",
+                           "\"kill\"\nworker = 1\nat = -1\n", "\"hang\"\nworker = 1\nat = 1\n",
+                           "\"kill\"\nworker = 1\nat = 1\nstep = 2\n", "\"disk\"\nfactor = 2\n"}) {
+    EXPECT_THROW(parse(rest), Error) << rest;
+  }
+}
+
+TEST(FaultsFile, ASeedIsAPlan) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    const std::vector<Fault> faults = load_faults(std::to_string(seed), 4);
+    ASSERT_EQ(faults.size(), 3u);
+    std::set<int> workers;
+    for (const Fault& fault : faults) workers.insert(fault.worker);
+    EXPECT_EQ(workers.size(), 3u) << "one stays";
+    const std::vector<Fault> again = random_faults(seed, 4);
+    for (size_t i = 0; i < faults.size(); ++i) {
+      EXPECT_EQ(faults[i].action, again[i].action);
+      EXPECT_EQ(faults[i].point, again[i].point);
+      EXPECT_EQ(faults[i].step, again[i].step);
+    }
+  }
+  EXPECT_TRUE(random_faults(7, 1).empty());
+  EXPECT_THROW(load_faults("7x", 4), Error);
 }
 
 TEST(FaultsFile, EveryPointIsDocumented) {

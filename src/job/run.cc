@@ -298,7 +298,11 @@ class Run {
     std::string line = fmt::format("epoch {}", record.epoch);
     for (const auto& [name, value] : record.values) line += fmt::format("  {} {:.6g}", name, value);
     log().info(line);
-    write_results();
+    try {
+      write_results();
+    } catch (const Error& error) {  // they are written again, with the next epoch or at the end
+      note(fmt::format("training goes on, but {}", error.what()));
+    }
   }
 
   void resumed(const History& history) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <fstream>
 #include <system_error>
 
 #include "base/atomic_file.h"
@@ -250,6 +251,19 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_latest() const {
 
 CheckpointStore::Loaded CheckpointStore::load(const fs::path& path) {
   return {read_checkpoint_files(path), path, {}};
+}
+
+void damage_newest_checkpoint(const fs::path& folder) {
+  const std::vector<Found> found = find_checkpoints(folder);
+  if (found.empty()) return;
+  const fs::path path = found.front().path / "weights.safetensors";
+  std::error_code error;
+  const uint64_t middle = fs::file_size(path, error) / 2;
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(static_cast<std::streamoff>(middle));
+  const int byte = file.get();
+  file.seekp(static_cast<std::streamoff>(middle));
+  file.put(static_cast<char>(byte ^ 1));
 }
 
 }  // namespace starling

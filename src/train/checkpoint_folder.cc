@@ -13,7 +13,6 @@
 namespace starling {
 namespace {
 
-
 constexpr int kFormatVersion = 1;
 constexpr char kFormatName[] = "starling checkpoint";
 constexpr char kManifestName[] = "manifest.json";

@@ -73,6 +73,12 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       (impl.world().is_chief() || options.checkpoints.resume)) {
     open_store();
   }
+  // Only steps have such faults, so it is not called when this is gone.
+  impl.world().faults().handle(Fault::Action::kCorrupt, [this](const Fault&) {
+    if (!store_ || !impl_.world().is_chief()) return;
+    store_->wait();
+    damage_newest_checkpoint(store_->folder());
+  });
   if (impl.state.given) {
     for (const CallbackPtr& callback : options_.callbacks) callback->reset();
     impl_.summary = {};

@@ -171,7 +171,8 @@ void TrainStep::require(const Status& status) const {
   if (status) return;
   throw LostWorker(fmt::format("{} step {}, worker {}: {}", strategy_.name(), state_.step + 1,
                                strategy_.rank(), status.failure().message),
-                   "--resume goes on from the last checkpoint, with the same bits");
+                   "--resume goes on from the last checkpoint, with the same bits",
+                   status.failure().peer);
 }
 
 double TrainStep::sum_gradients() {

@@ -48,10 +48,12 @@ TcpFabric::TcpFabric(TcpListener listener, const TcpOptions& options)
                        .deadline = options.connect_deadline,
                        .interrupt = options.interrupt});
   watch(epoll_.fd(), bell_.fd(), EPOLLIN, nullptr);
+  sockets_.resize(static_cast<size_t>(world()));
   for (int peer = 0; peer < world(); ++peer) {
     for (Socket& connected : peers[static_cast<size_t>(peer)]) {
       auto stream = std::make_unique<TcpStream>(std::move(connected));
       watch(epoll_.fd(), stream->fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, stream.get());
+      sockets_[static_cast<size_t>(peer)].push_back(stream->fd());
       add_link(peer, std::move(stream));
     }
   }
@@ -59,6 +61,10 @@ TcpFabric::TcpFabric(TcpListener listener, const TcpOptions& options)
 }
 
 TcpFabric::~TcpFabric() { close(); }
+
+void TcpFabric::sever(int peer) const {
+  for (const int socket : sockets_[static_cast<size_t>(peer)]) shutdown(socket, SHUT_RDWR);
+}
 
 void TcpFabric::end_links() { drop_links(); }
 

@@ -30,6 +30,9 @@ class TcpFabric final : public StreamFabric {
   TcpFabric(TcpListener listener, const TcpOptions& options);
   ~TcpFabric() override;
 
+  // Breaks the connections to the peer, as a network may: for faults on purpose. Any thread.
+  void sever(int peer) const;
+
  private:
   void idle(Instant deadline, Instant now, Instant idle_since) override;
   void interrupt() override;
@@ -40,6 +43,7 @@ class TcpFabric final : public StreamFabric {
   Socket epoll_;
   Socket bell_;  // an eventfd
   bool looked_ = false;
+  std::vector<std::vector<int>> sockets_;  // by peer
 };
 
 }  // namespace starling

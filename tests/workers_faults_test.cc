@@ -1,0 +1,118 @@
+// Faults on purpose that are no kill at a point of the protocol: links that break, full disks,
+// damaged checkpoints, faults at a time and of a seed. Real processes; the bits are those of a run
+// that nothing happened to.
+#include "seeds.h"
+#include "workers_testing.h"
+
+namespace starling {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+using Words = std::vector<std::string>;
+
+class WorkersFaults : public WorkersTest {
+ protected:
+  static constexpr int kEpochs = 6;  // of 4 steps
+
+  void SetUp() override {
+    WorkersTest::SetUp();
+    write_mlp_job();
+    done(train("alone", {}));
+  }
+
+  static Words train(const std::string& run, const Words& more) {
+    Words words = {"train",
+                   "mlp.toml",
+                   "--run-dir",
+                   run,
+                   "--no-progress",
+                   "--set",
+                   fmt::format("training.epochs={}", kEpochs),
+                   "--set",
+                   "checkpoint.every_steps=3"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  static Words of(int workers, const char* fabric, const std::string& faults) {
+    return {"--workers", fmt::format("{}", workers),
+            "--lanes",   "1",
+            "--set",     fmt::format("strategy.fabric={}", fabric),
+            "--faults",  faults};
+  }
+
+  void expect_undisturbed(const std::string& run) const {
+    EXPECT_EQ(hash(run), hash("alone"));
+    EXPECT_EQ(read(run + "/ledger.jsonl"), read("alone/ledger.jsonl"));
+    expect_nothing_left({});
+  }
+};
+
+TEST_F(WorkersFaults, ABrokenLinkCostsOneOfItsEnds) {
+  write("link.toml",
+        "[[fault]]\naction = \"link\"\nworker = 0\npeer = 1\npoint = \"gradient\"\nstep = 9\n");
+  for (const int workers : {2, 4}) {
+    const std::string run = fmt::format("run{}", workers);
+    done(train(run, of(workers, "tcp", "link.toml")));
+    expect_undisturbed(run);
+    const Json recovery = report(run).at("recoveries").at(0);
+    EXPECT_THAT(to_text(recovery.at("lost")), AnyOf("[0]", "[1]"));
+    EXPECT_THAT(recovery.at("how").get<std::string>(), HasSubstr("could not reach it"));
+  }
+  EXPECT_THAT(refused(2, train("none", of(2, "shm", "link.toml"))), HasSubstr("share memory"));
+}
+
+TEST_F(WorkersFaults, AtATime) {
+  write("time.toml", "[[fault]]\naction = \"kill\"\nworker = 1\nat = 0\n");
+  for (const char* fabric : {"shm", "tcp"}) {
+    done(train(fabric, of(3, fabric, "time.toml")));
+    expect_undisturbed(fabric);
+    EXPECT_EQ(report(fabric).at("workers"), 2);
+  }
+  EXPECT_THAT(refused(2, train("none", {"--faults", "time.toml"})), HasSubstr("no launcher"));
+}
+
+TEST_F(WorkersFaults, WithoutRoomOnTheDiskTrainingGoesOn) {
+  // The best weights are what the user asked for: without room for them a run ends.
+  const std::string job = read("mlp.toml");
+  write("mlp.toml", job.substr(0, job.find("[training.save_best]")));
+  write("disk.toml", "[[fault]]\naction = \"disk\"\nstep = 5\nsteps = 10\n");
+  const Ended ended = done(train("run", of(2, "shm", "disk.toml")));
+  EXPECT_THAT(ended.error, HasSubstr("a checkpoint was not saved, training goes on"));
+  expect_undisturbed("run");
+  EXPECT_TRUE(exists("run/checkpoints/step-00000024"));
+}
+
+TEST_F(WorkersFaults, ADamagedCheckpointIsPassedOver) {
+  write("faults.toml",
+        "[[fault]]\naction = \"corrupt\"\nstep = 17\n"
+        "[[fault]]\naction = \"kill\"\nworker = 1\npoint = \"gradient\"\nstep = 17\n");
+  Words words = of(2, "shm", "faults.toml");
+  words.insert(words.end(), {"--set", "strategy.survive=false"});
+  refused(1, train("run", words));
+  const Ended ended = done(train("run", {"--resume"}));
+  EXPECT_THAT(ended.error, HasSubstr("step-00000015"));
+  EXPECT_THAT(ended.error, HasSubstr("SHA-256"));
+  expect_undisturbed("run");
+}
+
+TEST_F(WorkersFaults, OfASeed) {
+  for (uint64_t seed = 0; seed < seed_count(10); ++seed) {
+    const char* const fabric = seed % 2 == 0 ? "shm" : "tcp";
+    const std::string run = fmt::format("seed{}", seed);
+    SCOPED_TRACE(run);
+    Words words = of(4, fabric, fmt::format("{}", seed));
+    words.insert(words.end(), {"--set", "strategy.heartbeat_limit=0.4"});
+    const Ended ended = done(train(run, words));
+    EXPECT_THAT(ended.error, Not(HasSubstr("error:")));
+    expect_undisturbed(run);
+    for (const Json& recovery : report(run).at("recoveries")) {
+      if (recovery.at("lost").empty()) continue;
+      EXPECT_GE(recovery.at("detection_s"), 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace starling
