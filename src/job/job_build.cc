@@ -195,6 +195,7 @@ TrainerOptions trainer_options(const Job& job) {
   options.strategy = {.name = job.strategy.name == "auto" ? "" : job.strategy.name,
                       .exact = job.strategy.exact,
                       .overlap = job.strategy.overlap,
+                      .replicas = static_cast<int>(job.strategy.replicas),
                       .check_every = job.strategy.check_every};
   return options;
 }

@@ -6,6 +6,7 @@
 
 #include "observe/history_json.h"
 #include "starling/error.h"
+#include "train/optimizer_transfer.h"
 
 namespace starling {
 namespace {
@@ -91,8 +92,10 @@ data::RowRange FitLoop::rows_of_shards(uint64_t rows) const {
 
 void FitLoop::follow_world() {
   World& world = impl_.world();
+  std::optional<OptimizerState> part;  // of the optimizer state, for this worker
   world.agree("making the strategy", [&] {
     world.pass(FaultPoint::kStrategy);
+    part.reset();
     if (world.is_donor()) world.give_state(state_for_newcomers());
     if (strategy_) {
       seconds_before_ += strategy_->seconds();
@@ -105,8 +108,15 @@ void FitLoop::follow_world() {
     step_.emplace(executor_, *strategy_, impl_.state, impl_.options.optimizer,
                   impl_.options.non_finite);
     strategy_view_ = world.view();
+    const TrainState& state = impl_.state;
+    const Ownership* const owners = strategy_->ownership();
+    if (owners != nullptr && *owners != state.owners()) {
+      part = split_anew(world, {state.owners(), state.optimizer}, *owners);
+      world.pass(FaultPoint::kSliced);
+    }
     if (world.view() > 1) world.require_same("job", fingerprint_text());
   });
+  if (part) impl_.state.split(*strategy_->ownership(), std::move(*part));
   if (strategy_view_ == world.view()) world.forget_former();
   own_shards_ = strategy_->shards();
   executor_.prepare(step_of(train_.size(), options_), strategy_->shards());
@@ -155,6 +165,7 @@ History FitLoop::run() {
 void FitLoop::save_at_end() {
   World& world = impl_.world();
   world.agree("the last checkpoint", [&] {
+    if (!options_.checkpoints.folder.empty()) gather_optimizer_state();
     if (!options_.checkpoints.folder.empty() && world.is_chief()) {
       save_now();
       store_->wait();
@@ -165,6 +176,7 @@ void FitLoop::save_at_end() {
     // them.
     world.barrier("the end of training");
   });
+  gathered_.reset();
 }
 
 void FitLoop::finish_summary() {
@@ -174,7 +186,7 @@ void FitLoop::finish_summary() {
 void FitLoop::gather_summary() {
   struct Own {
     WorkerTimes times;
-    uint64_t bytes_moved;
+    uint64_t bytes_moved, optimizer_bytes;
   };
   World& world = impl_.world();
   Strategy::Seconds exchange = strategy_->seconds();
@@ -187,15 +199,19 @@ void FitLoop::gather_summary() {
        .communication = exchange.communication,
        .hidden = exchange.hidden,
        .waiting = exchange.waiting},
-      bytes_before_ + strategy_->bytes_moved()};
+      bytes_before_ + strategy_->bytes_moved(),
+      // What is shared counts once.
+      world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes()};
   std::vector<size_t> cuts;
   for (size_t r = 0; r <= all.size(); ++r) cuts.push_back(r * sizeof(Own));
   world.all_gather("summary", std::as_writable_bytes(std::span(all)), std::move(cuts));
   impl_.summary.strategy = strategy_->name();
   impl_.summary.bytes_moved = 0;
   impl_.summary.times.clear();
+  impl_.summary.optimizer_bytes.clear();
   for (const Own& worker : all) {
     impl_.summary.bytes_moved += worker.bytes_moved;
+    impl_.summary.optimizer_bytes.push_back(worker.optimizer_bytes);
     impl_.summary.times.push_back(worker.times);
   }
 }
@@ -229,7 +245,6 @@ bool FitLoop::run_epoch() {
     run_step();
     if (options_.on_step) tell_progress();
     if (impl_.summary.stopped) return false;
-    save_if_due();
   }
   return true;
 }
@@ -266,15 +281,16 @@ void FitLoop::run_step() {
         add_batches();
       }
       const Wishes wishes{.stop = options_.should_stop && options_.should_stop(),
-                          .change = impl_.world().wants_change()};
+                          .change = impl_.world().wants_change(),
+                          .save = is_save_due(impl_.summary.steps + 1)};
       result = step_->finish(rate(impl_.options.optimizer, step, total_steps), wishes);
       over = true;
     } catch (const LostWorker& lost) {
       complete = recover(lost);
     }
   }
-  impl_.summary.stopped = result.wishes.stop;
-  wants_change_ = result.wishes.change;
+  wishes_ = result.wishes;
+  impl_.summary.stopped = wishes_.stop;
   check_weights();
   ledger_.mark(step_->samples());  // the step has checked that its shards had just these
   if (result.applied) {
@@ -296,10 +312,11 @@ void FitLoop::run_step() {
   const double seconds = seconds_since(begin);
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
+  if (!impl_.summary.stopped) save_if_due();  // before newcomers, who don't know of it
   // All know of the wish, so all do this next, whatever happens to the world meanwhile; it is where
   // newcomers begin. If the world was made anew within the step, those who were to come in have
   // done so, or are asked for again.
-  if (wants_change_ && !impl_.summary.stopped) {
+  if (wishes_.change && !impl_.summary.stopped) {
     if (strategy_view_ == impl_.world().view()) impl_.world().change();
     follow_world();
     start_loader();

@@ -53,7 +53,11 @@ class FitLoop {
   std::vector<std::byte> state_for_newcomers() const;
   Json job_fingerprint() const;
   std::string fingerprint_text() const;
+  // Whether a checkpoint is to be written when the run has done so many steps.
+  bool is_save_due(uint64_t steps) const;
   void save_if_due();
+  // Of an optimizer state that is split: to the chief, by all.
+  void gather_optimizer_state();
   void save_now();
   uint64_t steps_per_epoch() const;
   StepSize step_size() const;  // of the next step
@@ -79,7 +83,7 @@ class FitLoop {
   std::optional<TrainStep> step_;
   int64_t strategy_view_ = 0;  // the world's, for which it was made
   std::atomic<ShardRange> own_shards_{};
-  bool wants_change_ = false;         // workers are to join after this step
+  Wishes wishes_;                     // of all workers, for after this step
   Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
   uint64_t bytes_before_ = 0;
   data::Loader loader_;
@@ -89,6 +93,7 @@ class FitLoop {
   uint32_t end_epoch_;
   Cursor cursor_;
   History history_;
+  std::optional<OptimizerState> gathered_;  // for the checkpoint that is being written
   std::unique_ptr<CheckpointStore> store_;
   std::chrono::steady_clock::time_point last_save_;
   std::chrono::steady_clock::time_point epoch_begin_;
