@@ -141,6 +141,20 @@ TEST_F(WorkersSharded, AWorkerKeepsItsPartOfTheOptimizerState) {
   }
 }
 
+// docs/algorithms.md: L/n of each worker in every step, whatever the optimizer keeps.
+TEST_F(WorkersSharded, ACopyCostsTheBytesOfOneGradientAStep) {
+  write_mlp_job();
+  const Words settings = {"--set", "model.layers.0.units=6000"};
+  train("mlp.toml", "without", settings, sharded(4, 0));
+  train("mlp.toml", "with", settings, sharded(4, 1));
+  const Json without = report("without");
+  uint64_t adam_bytes = 0;
+  for (const Json& one : without.at("optimizer_bytes")) adam_bytes += one.get<uint64_t>();
+  const uint64_t steps = report("with").at("steps");
+  EXPECT_EQ(report("with").at("bytes_sent").get<uint64_t>(),
+            without.at("bytes_sent").get<uint64_t>() + steps * adam_bytes / 2);
+}
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need memory themselves
 // The limit is the kernel's, for each process. The weights have 40 MB, Adam's state 80 MB.
 TEST_F(WorkersSharded, TrainsWhereTheWholeStateHasNoRoom) {
