@@ -8,6 +8,8 @@
 // the step. The lane that completes it sums it; a thread in the background does the rest, and has
 // the fabric from watch() to exchange(). A peer that is lost meanwhile is the failure of
 // exchange().
+//
+// `sharded` (sharded.h) is a kind of it, with other ways of buckets and a later commit.
 #pragma once
 
 #include <atomic>
