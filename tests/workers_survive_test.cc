@@ -284,19 +284,6 @@ TEST_F(WorkersSurvive, ReplacedWorkersMayBeLostToo) {
   }
 }
 
-TEST_F(WorkersSurvive, WithTooFewLeftTheRunEndsAndResumes) {
-  undisturbed("mlp");
-  write_faults({{"kill", 1, "gradient", kMidway}});
-  Words words = train("mlp", "few", 3, "shm");
-  words.insert(words.end(), {"--set", "strategy.min_workers=3"});
-  Words with_faults = words;
-  with_faults.insert(with_faults.end(), {"--faults", "faults.toml"});
-  EXPECT_THAT(refused(1, with_faults), HasSubstr("error: worker 1 was ended by signal 9"));
-  words.push_back("--resume");
-  done(words);
-  expect_undisturbed("mlp", "few");
-}
-
 TEST_F(WorkersSurvive, AFileOfFaultsThatMakesNoSenseIsRefused) {
   const auto refuse = [&](const std::string& text) {
     write("faults.toml", text);

@@ -56,6 +56,7 @@ class Parser {
     app_.failure_message(CLI::FailureMessage::simple);
     add_train();
     add_launch();
+    add_run_commands();
     add_eval();
     add_predict();
     add_describe();
@@ -152,6 +153,30 @@ class Parser {
                     "A file of faults that are to happen: see docs/faults.md")
         ->type_name("FILE")
         ->group("Run");
+  }
+
+  // For a run that is under way.
+  void add_run_commands() {
+    const auto add_one = [&](const char* name, const char* description, Command command,
+                             const char* example) {
+      CLI::App* sub = add(app_, name, description, command, example);
+      sub->add_option("RUN_DIR", arguments_.target, "The folder of the run")->required();
+      return sub;
+    };
+    add_one("status", "Show how a run that is under way is doing", Command::kStatus,
+            "starling status runs/fashion_cnn")
+        ->add_flag("--json", arguments_.as_json, "As JSON")
+        ->group("Output");
+    add_one("join", "Add a worker to a run that is under way", Command::kJoin,
+            "starling join runs/fashion_cnn");
+    add_one("leave", "Let a worker of a run that is under way end; the others go on",
+            Command::kLeave, "starling leave runs/fashion_cnn --worker 2")
+        ->add_option("--worker", arguments_.worker, "Which; `starling status` lists them")
+        ->type_name("K")
+        ->check(CLI::Range(0, 1'000'000).description(""))
+        ->required();
+    add_one("stop", "Save a run that is under way, and end it", Command::kStop,
+            "starling stop runs/fashion_cnn");
   }
 
   void add_fabric_flag(CLI::App* sub) {

@@ -17,6 +17,10 @@ enum class Command {
   kTrain,
   kLaunch,
   kEval,
+  kStatus,
+  kJoin,
+  kLeave,
+  kStop,
   kPredict,
   kDescribe,
   kTune,
@@ -50,6 +54,10 @@ struct Arguments {
   std::vector<size_t> sizes;  // bytes
   int repeats = 11;
   std::filesystem::path json;
+
+  // status, leave
+  bool as_json = false;
+  int worker = 0;
 
   // eval, predict
   std::filesystem::path weights;

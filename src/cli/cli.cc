@@ -22,6 +22,14 @@ int run_command(const Arguments& arguments, const Environment& environment) {
       return train_command(arguments, environment);
     case Command::kLaunch:
       return launch_command(arguments);
+    case Command::kStatus:
+      return status_command(arguments);
+    case Command::kJoin:
+      return join_command(arguments);
+    case Command::kLeave:
+      return leave_command(arguments);
+    case Command::kStop:
+      return stop_command(arguments);
     case Command::kEval:
       return eval_command(arguments);
     case Command::kPredict:

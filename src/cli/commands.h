@@ -9,6 +9,10 @@ namespace starling {
 
 int train_command(const Arguments& arguments, const Environment& environment);
 int launch_command(const Arguments& arguments);
+int status_command(const Arguments& arguments);
+int join_command(const Arguments& arguments);
+int leave_command(const Arguments& arguments);
+int stop_command(const Arguments& arguments);
 int eval_command(const Arguments& arguments);
 int predict_command(const Arguments& arguments);
 int describe_command(const Arguments& arguments);

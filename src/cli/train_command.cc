@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/retired_worker.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
@@ -46,6 +47,13 @@ void print_summary(const RunResult& result) {
     fmt::print("slow           worker {} computed for {:.1f} s, a quarter longer than most\n",
                worker, report.times[static_cast<size_t>(worker)].compute);
   }
+  for (const Report::Recovery& recovery : report.recoveries) {
+    if (recovery.lost.empty()) continue;
+    fmt::print(
+        "lost           worker {}: the others went on after {:.1f} ms, {:.1f} ms of work {}\n",
+        fmt::join(recovery.lost, ", "), recovery.resumption * 1e3, recovery.work_lost * 1e3,
+        recovery.redone ? "redone" : "lost");
+  }
   fmt::print("results        {}: report.json, history.csv, curves.svg, model.safetensors\n",
              result.folder.string());
 }
@@ -58,7 +66,15 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   const std::vector<Fault> faults =
       arguments.faults.empty() ? std::vector<Fault>() : load_faults(arguments.faults);
   const bool is_worker = environment.is_worker;
-  if (job.workers > 1 && !is_worker) {
+  // One worker that others may join has a launcher too.
+  const bool is_elastic = job.workers > 1 || job.strategy.name == "all_reduce";
+  if (is_elastic && !is_worker) {
+    if (job.strategy.min_workers > job.workers) {
+      throw input_error(
+          fmt::format("strategy.min_workers = {}, but there are {} workers to begin with",
+                      job.strategy.min_workers, job.workers),
+          "raise --workers, or lower strategy.min_workers");
+    }
     return launch({.command = arguments.command_line,
                    .workers = static_cast<int>(job.workers),
                    .lanes = static_cast<int>(job.lanes),
@@ -66,6 +82,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .survive = job.strategy.survive,
                    .respawn = job.strategy.respawn,
                    .min_workers = static_cast<int>(job.strategy.min_workers),
+                   .wait_for_workers = milliseconds(job.strategy.wait_for_workers),
                    .heartbeat_limit = milliseconds(job.strategy.heartbeat_limit),
                    .progress_limit = milliseconds(job.strategy.progress_limit)});
   }
@@ -82,7 +99,12 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   options.should_stop = stop_requested;
   options.faults = faults;
   if (is_worker) options.cluster = Cluster::from_environment();
-  const RunResult result = run_job(job, options);
+  RunResult result;
+  try {
+    result = run_job(job, options);
+  } catch (const RetiredWorker&) {
+    return kExitDone;
+  }
   if (!options.cluster.is_chief()) return result.stopped ? kExitResumeMe : kExitDone;
   if (result.stopped) {
     fmt::print(stderr, "stopped after step {}; a checkpoint is saved. Go on with:\n  {}\n",

@@ -71,6 +71,9 @@ template <typename Visit, typename VisitList, typename Message>
 void visit_fields(Message& m, Visit visit, VisitList visit_list) {
   visit(m.kind);
   visit(m.progress);
+  visit(m.step);
+  visit(m.steps);
+  visit(m.time);
   visit(m.commit.kind);
   visit(m.commit.view);
   visit(m.commit.from);
@@ -84,6 +87,7 @@ void visit_fields(Message& m, Visit visit, VisitList visit_list) {
   visit_list(m.commit.newcomers);
   visit(m.commit.donor);
   visit_list(m.news);
+  visit_list(m.losses);
   visit_list(m.ports);
 }
 

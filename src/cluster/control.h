@@ -20,15 +20,28 @@ struct ControlMessage {
     kBeat,    // worker → launcher: alive, and this far
     kCommit,  // either way: see commit.h
     kHere,    // newcomer → launcher: ready to take part
-    kChange,  // launcher → workers: pause after a step, others are to take part
+    kChange,  // launcher → workers: pause after a step, for workers to join or leave
     kPaused,  // worker → launcher: done
+    kFolder,  // chief → launcher: `news` is the run's folder, `progress` the most workers there
+              // can be
+    kFault,   // worker → launcher: a planned fault happens to it now, at `time`
+  };
+
+  // Of a worker that was lost; the times are of the host's steady clock, in nanoseconds.
+  struct Loss {
+    int64_t worker;
+    int64_t happened;  // 0: nobody knows
+    int64_t noticed;
   };
 
   Kind kind = Kind::kBeat;
-  uint64_t progress = 0;  // of kBeat: changes while the worker gets on
+  uint64_t progress = 0;         // of kBeat: changes while the worker gets on
+  uint64_t step = 0, steps = 0;  // of kBeat: where it is in the run
+  int64_t time = 0;
   commit::Message commit;
   // With Prepare: who was lost and how, for a person.
   std::string news;
+  std::vector<Loss> losses;
   // With Resume: by what the members talk in the new view.
   Socket segment;               // shm
   std::vector<uint16_t> ports;  // tcp, by place in commit.members

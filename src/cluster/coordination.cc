@@ -26,35 +26,89 @@ void Coordination::add(int worker, Socket control, uint16_t port) {
   lines_[index].port = port;
 }
 
+bool Coordination::is_enough() const {
+  const size_t count = members_.size() + guests_.size() - leavers_.size();
+  return !holds_ || count >= static_cast<size_t>(options_.min_workers);
+}
+
+std::optional<std::chrono::steady_clock::time_point> Coordination::short_since() const {
+  return is_enough() ? std::nullopt : paused_;
+}
+
+void Coordination::release() {
+  holds_ = false;
+  if (paused_) change_if_enough();
+}
+
+void Coordination::retire(int worker) {
+  leavers_.insert(worker);
+  want_change();
+}
+
+void Coordination::want_change() {
+  if (paused_) {
+    change_if_enough();
+  } else {
+    ask_for_pause();
+  }
+}
+
 void Coordination::ask_for_pause() {
   ControlMessage message;
   message.kind = Kind::kChange;
+  message.commit.view = settled_;
   for (const int member : members_) {
     if (const int socket = fd(member); socket >= 0) send_control(socket, message);
   }
 }
 
-// Somebody has paused, and waits for a new view in any case.
-void Coordination::change() {
+// Somebody has paused, and waits for a new view.
+void Coordination::change_if_enough() {
+  if (!is_enough()) return;
+  paused_.reset();
+  for (const int worker : std::exchange(leavers_, {})) {
+    left_.insert(worker);
+    obey(coordinator_.left(worker), "");
+  }
   const std::set<int> guests = std::exchange(guests_, {});
   obey(coordinator_.joined({guests.begin(), guests.end()}), "");
 }
 
+std::optional<Coordination::Sign> Coordination::sign_of(int worker) const {
+  const Line& line = lines_[static_cast<size_t>(worker)];
+  if (!line.heard) return std::nullopt;
+  return Sign{line.step, line.steps, *line.heard};
+}
+
 void Coordination::hear(int worker) {
   Line& line = lines_[static_cast<size_t>(worker)];
+  if (!line.socket) return;
   bool ended = false;
   while (auto message = receive_control(line.socket.fd(), ended)) {
+    if (message->steps > 0) {
+      line.step = message->step;
+      line.steps = message->steps;
+    }
     switch (message->kind) {
       case Kind::kCommit:
         obey(coordinator_.receive(message->commit), "");
         continue;
       case Kind::kHere:
         guests_.insert(worker);
-        ask_for_pause();
+        want_change();
         continue;
       case Kind::kPaused:
         // Another may have paused before it, or the view has changed since.
-        if (message->commit.view == settled_ && coordinator_.view() == settled_) change();
+        if (message->commit.view == settled_ && coordinator_.view() == settled_ && !paused_) {
+          paused_ = Clock::now();
+          change_if_enough();
+        }
+        continue;
+      case Kind::kFolder:
+        folder_ = {message->news, message->progress};
+        continue;
+      case Kind::kFault:
+        line.fault = message->time;
         continue;
       case Kind::kBeat:
       case Kind::kChange:
@@ -106,14 +160,18 @@ void Coordination::mark_gone(int worker) {
 }
 
 void Coordination::lose(int worker, const std::string& how) {
-  lines_[static_cast<size_t>(worker)].socket = Socket();
+  hear(worker);  // its last words
+  Line& line = lines_[static_cast<size_t>(worker)];
+  line.socket = Socket();
   guests_.erase(worker);
+  leavers_.erase(worker);
   for (size_t other = 0; other < lines_.size(); ++other) {
     if (lines_[other].ended) static_cast<void>(coordinator_.died(static_cast<int>(other)));
   }
   const std::vector<commit::Action> actions = coordinator_.died(worker);
   if (actions.empty()) return;  // it had not come in, and nobody expects it
   unsettled_.push_back(fmt::format("worker {} was lost: {}", worker, how));
+  losses_.push_back({worker, line.fault, Clock::now().time_since_epoch().count()});
   obey(actions, unsettled_.back());
 }
 
@@ -133,10 +191,13 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
     message.kind = ControlMessage::Kind::kCommit;
     message.commit = action.message;
     message.news = news;
+    message.losses = losses_;
     if (action.message.kind == commit::Message::Kind::kResume) {
       members_ = action.message.members;
       settled_ = action.message.view;
+      paused_.reset();
       unsettled_.clear();
+      losses_.clear();
       if (segment() == nullptr) {
         for (const int member : members_)
           message.ports.push_back(lines_[static_cast<size_t>(member)].port);
@@ -150,7 +211,8 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
   }
   if (made) segment_ = std::move(made);
   const bool resumed = !actions.empty() && settled_ == coordinator_.view();
-  if (resumed && !guests_.empty()) ask_for_pause();  // they have forgotten
+  const bool wants = !guests_.empty() || !leavers_.empty() || !is_enough();
+  if (resumed && wants) ask_for_pause();  // they have forgotten
 }
 
 }  // namespace starling

@@ -21,6 +21,7 @@ namespace starling {
 
 struct CoordinationOptions {
   int workers = 1;
+  int min_workers = 1;  // with fewer, the others wait
   std::chrono::milliseconds heartbeat_limit{2000};
   std::chrono::milliseconds progress_limit{60'000};
   // Of the first view, which all know without a word.
@@ -41,6 +42,15 @@ class Coordination {
   // Each is named once.
   std::vector<std::pair<int, std::string>> find_frozen();
 
+  // The worker is to leave after a step: the others go on without it, and it ends by itself.
+  void retire(int worker);
+  bool is_leaving(int worker) const { return leavers_.contains(worker); }
+  bool has_left(int worker) const { return left_.contains(worker); }
+  // Since when all wait, because there are too few of them. They are saved by then.
+  std::optional<std::chrono::steady_clock::time_point> short_since() const;
+  // Nobody is to wait for more workers from now on.
+  void release();
+
   // Its process is gone: who waits for it is to see it at once.
   void mark_gone(int worker);
   // Its process is gone before its time: the others go on without it.
@@ -52,6 +62,21 @@ class Coordination {
     return std::find(members_.begin(), members_.end(), worker) != members_.end();
   }
 
+  const std::vector<int>& members() const { return members_; }
+  int64_t view() const { return settled_; }
+  // What the worker said of itself last.
+  struct Sign {
+    uint64_t step = 0, steps = 0;
+    std::chrono::steady_clock::time_point heard;
+  };
+  std::optional<Sign> sign_of(int worker) const;
+  // Where people look for the run, and how many workers it can have: once known.
+  struct Folder {
+    std::string path;
+    uint64_t workers_most = 0;
+  };
+  const std::optional<Folder>& folder() const { return folder_; }
+
   // Of workers that were lost since the others last went on: what happened.
   const std::vector<std::string>& unsettled() const { return unsettled_; }
 
@@ -61,15 +86,18 @@ class Coordination {
     Socket socket;
     std::optional<Clock::time_point> heard;  // when it last beat
     Clock::time_point moved{};               // when it last got on
-    uint64_t progress = 0;
+    uint64_t progress = 0, step = 0, steps = 0;
+    int64_t fault = 0;  // when it said that one would happen to it now
     bool ended = false, frozen = false;
     uint16_t port = 0;
   };
   using Kind = ControlMessage::Kind;
 
-  // Workers join between two steps: all are asked to pause there.
+  // Workers join and leave between two steps: all are asked to pause there.
+  void want_change();
   void ask_for_pause();
-  void change();
+  void change_if_enough();
+  bool is_enough() const;
   void obey(const std::vector<commit::Action>& actions, const std::string& news);
   const SharedSegment* segment() const { return segment_ ? &*segment_ : options_.segment; }
 
@@ -81,7 +109,12 @@ class Coordination {
   int64_t settled_ = 1;                      // the last view that was entered
   Clock::time_point looked_ = Clock::now();  // for frozen workers
   std::vector<std::string> unsettled_;
-  std::set<int> guests_;  // who are to come in at the next pause
+  std::vector<ControlMessage::Loss> losses_;  // likewise
+  std::set<int> guests_, leavers_;            // who are to come in, and to go, at the next pause
+  std::set<int> left_;
+  std::optional<Clock::time_point> paused_;  // in the view that is settled
+  bool holds_ = true;                        // while there are too few
+  std::optional<Folder> folder_;
 };
 
 }  // namespace starling

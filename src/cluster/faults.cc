@@ -27,6 +27,7 @@ void Faults::pass(int worker, FaultPoint point, uint64_t step) const {
     const Fault& fault = armed.fault;
     if (fault.worker != worker || fault.point != point || step < fault.step) continue;
     if (armed.fired->exchange(true)) continue;
+    if (tell_) tell_();
     if (fault.action == Fault::Action::kHang) {
       while (true) pause();  // this thread; that which beats goes on
     }

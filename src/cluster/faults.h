@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,6 +52,8 @@ class Faults {
   explicit Faults(const std::vector<Fault>& plan);
 
   bool empty() const { return faults_.empty(); }
+  // Called when one is about to happen: it may be the last that this worker does.
+  void tell_by(std::function<void()> tell) { tell_ = std::move(tell); }
   // The worker passes the point: what the plan has for it happens, once.
   void pass(int worker, FaultPoint point, uint64_t step) const;
 
@@ -60,6 +63,7 @@ class Faults {
     std::shared_ptr<std::atomic<bool>> fired;
   };
   std::vector<Armed> faults_;
+  std::function<void()> tell_;
 };
 
 }  // namespace starling

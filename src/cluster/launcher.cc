@@ -1,32 +1,23 @@
 #include "cluster/launcher.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/signalfd.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
+#include <cstdio>
 #include <optional>
 
-#include "cluster/control.h"
 #include "cluster/coordination.h"
-#include "cluster/core_plan.h"
-#include "cluster/guardian.h"
+#include "cluster/request_socket.h"
+#include "cluster/run_status.h"
 #include "cluster/worker_error.h"
-#include "fabric/shm/shm_fabric.h"
-#include "fabric/tcp/socket.h"
+#include "cluster/worker_starter.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -39,60 +30,16 @@ constexpr std::chrono::seconds kGrace{1};
 // For workers that are not heard of any more.
 constexpr std::chrono::milliseconds kLookEvery{50};
 
-// A pipe of this process, closed on exec.
-struct Pipe {
-  Socket read_end, write_end;
-
-  explicit Pipe(const char* what) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-      throw run_error(fmt::format("no pipe for {}: {}", what, std::strerror(errno)),
-                      "raise the limit of open files (ulimit -n), or use fewer workers");
-    read_end = Socket(ends[0]);
-    write_end = Socket(ends[1]);
-    fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  }
-};
-
-// Signals that ask a job to stop, kept for the launcher to read.
-class StopSignals {
- public:
-  StopSignals() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
-    sigprocmask(SIG_BLOCK, &signals, &before_);
-    descriptor_ = Socket(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-  ~StopSignals() { restore(); }
-
-  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  int fd() const { return descriptor_.fd(); }
-  // How many have come.
-  int take() const {
-    int count = 0;
-    for (signalfd_siginfo info; read(fd(), &info, sizeof info) == sizeof info;) ++count;
-    return count;
-  }
-
- private:
-  sigset_t before_;
-  Socket descriptor_;
-};
-
 class Launch {
  public:
-  explicit Launch(const LaunchOptions& options) : options_(options), cpus_(available_cpus()) {
-    CoordinationOptions coordination{.workers = options.workers,
-                                     .heartbeat_limit = options.heartbeat_limit,
-                                     .progress_limit = options.progress_limit};
-    if (options.fabric == FabricKind::kShm) {
-      segment_.emplace(ShmFabric::make_segment({.world = options.workers}));
-      coordination.segment = &*segment_;
-    } else {
-      listen();
-    }
-    if (options.survive) coordination_.emplace(coordination);
+  explicit Launch(const LaunchOptions& options)
+      : options_(options), starter_(options, errors_pipe_.write_end.fd()) {
+    if (!options.survive) return;
+    coordination_.emplace(CoordinationOptions{.workers = options.workers,
+                                              .min_workers = options.min_workers,
+                                              .heartbeat_limit = options.heartbeat_limit,
+                                              .progress_limit = options.progress_limit,
+                                              .segment = starter_.segment()});
   }
 
   ~Launch() {
@@ -117,8 +64,9 @@ class Launch {
     bool running = false;
     bool given_up = false;  // killed here
     int code = 0;
+    int slot = 0;     // whose cores it has
     std::string why;  // it was killed here for that
-    enum class Outcome : uint8_t { kOpen, kDone, kLost } outcome = Outcome::kOpen;
+    enum class Outcome : uint8_t { kOpen, kDone, kLost, kLeft } outcome = Outcome::kOpen;
   };
   using Outcome = Worker::Outcome;
 
@@ -133,110 +81,29 @@ class Launch {
     return count;
   }
 
-  void listen() {
-    std::vector<uint16_t> wanted = WorkerPlace::find_ports(
-        [](const char* name) -> const char* { return std::getenv(name); }, options_.workers);
-    wanted.resize(static_cast<size_t>(options_.workers));  // 0: any that is free
-    for (const uint16_t port : wanted) listeners_.emplace_back(TcpAddress{.port = port});
-    if (getrandom(token_.data(), token_.size(), 0) != static_cast<ssize_t>(token_.size()))
-      throw run_error("the system gives no random numbers", "use fabric = \"shm\"");
-  }
-
-  std::vector<uint16_t> ports() const {
-    std::vector<uint16_t> result;
-    for (const TcpListener& listener : listeners_) result.push_back(listener.address().port);
-    return result;
-  }
-
-  WorkerPlace place(int rank) const {
-    WorkerPlace place{.rank = rank,
-                      .workers = std::max(options_.workers, rank + 1),
-                      .fabric = options_.fabric,
-                      .errors = errors_pipe_.write_end.fd()};
-    if (segment_) {
-      place.descriptor = segment_->fd();
-    } else {
-      place.descriptor = listeners_[static_cast<size_t>(rank)].fd();
-      place.token = token_;
-      place.ports = ports();
-    }
-    return place;
+  // The cores of the fewest workers that run.
+  int find_slot() const {
+    std::vector<int> users(static_cast<size_t>(options_.workers), 0);
+    for (const Worker& worker : workers_) users[static_cast<size_t>(worker.slot)] += worker.running;
+    return static_cast<int>(std::min_element(users.begin(), users.end()) - users.begin());
   }
 
   void start(int rank) {
-    std::optional<Pipe> output;
-    if (rank > 0) output.emplace("the output of a worker");
-    std::pair<Socket, Socket> control;
-    if (coordination_) control = control_sockets();
-    const pid_t launcher = getpid();
-    const pid_t process = fork();
-    if (process < 0) {
-      throw run_error(fmt::format("worker {} can't be started: {}", rank, std::strerror(errno)),
-                      "raise the limit of processes (ulimit -u), or use fewer workers");
-    }
-    if (process == 0) {
-      become_worker(rank, launcher, output ? output->write_end.fd() : -1, control.second.fd());
-    }
-    setpgid(process, guardian_.group());  // here too: whichever comes first, before any signal
     Worker worker;
-    worker.process = process;
-    worker.pidfd = Socket(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+    worker.slot = find_slot();
+    WorkerStarter::Started started = starter_.start(rank, worker.slot);
+    worker.process = started.process;
+    worker.pidfd = std::move(started.pidfd);
+    worker.output = std::move(started.output);
     worker.running = true;
-    if (output) worker.output = std::move(output->read_end);
-    if (coordination_) {
-      coordination_->add(
-          rank, std::move(control.first),
-          listeners_.empty() ? uint16_t{0} : listeners_[static_cast<size_t>(rank)].address().port);
-    }
+    if (coordination_) coordination_->add(rank, std::move(started.control), started.port);
     workers_.push_back(std::move(worker));
-  }
-
-  // In the new process, up to exec: only calls that are safe after fork.
-  [[noreturn]] void become_worker(int rank, pid_t launcher, int output, int control) const {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != launcher) _exit(1);  // it died before that
-    setpgid(0, guardian_.group());  // Ctrl-C reaches the launcher alone, which passes it on once
-    signals_.restore();
-    WorkerPlace own = place(rank);
-    own.control = control;
-    own.joins = rank >= options_.workers;
-    if (output >= 0) {
-      if (coordination_) {
-        own.out = dup(STDOUT_FILENO);
-        own.err = dup(STDERR_FILENO);
-      }
-      dup2(output, STDOUT_FILENO);
-      dup2(output, STDERR_FILENO);
-    }
-    pin(rank);
-    for (const int kept : {own.descriptor, own.errors, own.control}) fcntl(kept, F_SETFD, 0);
-    for (const auto& [name, value] : own.variables()) setenv(name.c_str(), value.c_str(), 1);
-    std::vector<char*> arguments;
-    for (const std::string& word : options_.command)
-      arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    execvp(arguments[0], arguments.data());
-    if (rank > 0) _exit(2);  // the chief says it for all
-    const std::string message = fmt::format(
-        "error: {} can't be started: {}\nhint: give the path of a program, as you would start it "
-        "by itself\n",
-        options_.command[0], std::strerror(errno));
-    static_cast<void>(!write(STDERR_FILENO, message.data(), message.size()));
-    _exit(2);
-  }
-
-  void pin(int rank) const {
-    const std::vector<int> own = place_worker(cpus_, options_.workers, options_.lanes, rank);
-    if (own.empty()) return;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int cpu : own) CPU_SET(cpu, &set);
-    sched_setaffinity(0, sizeof set, &set);
   }
 
   // Waits for something to happen, and does what it asks for.
   void turn() {
-    std::vector<pollfd> polled{{signals_.fd(), POLLIN, 0}};
+    std::vector<pollfd> polled{{starter_.signals().fd(), POLLIN, 0},
+                               {requests_ ? requests_->fd() : -1, POLLIN, 0}};
     for (const Worker& worker : workers_) {
       polled.push_back({worker.running ? worker.pidfd.fd() : -1, POLLIN, 0});
       polled.push_back({worker.output ? worker.output.fd() : -1, POLLIN, 0});
@@ -254,19 +121,25 @@ class Launch {
     if (polled[0].revents != 0) pass_signals_on();
     const size_t known = workers_.size();  // a replacement may be added meanwhile
     for (size_t i = 0; i < known; ++i) {
-      if (polled[2 + 3 * i].revents != 0) drain(workers_[i], false);
-      if (polled[3 + 3 * i].revents != 0) coordination_->hear(static_cast<int>(i));
-      if (polled[1 + 3 * i].revents != 0) reap(static_cast<int>(i));
+      if (polled[3 + 3 * i].revents != 0) drain(workers_[i], false);
+      if (polled[4 + 3 * i].revents != 0) coordination_->hear(static_cast<int>(i));
+      if (polled[2 + 3 * i].revents != 0) reap(static_cast<int>(i));
     }
-    if (coordination_) kill_the_frozen();
+    if (polled[1].revents != 0)
+      requests_->serve([&](const std::string& words) { return answer(words); });
+    if (coordination_) {
+      kill_the_frozen();
+      open_to_requests();
+      end_if_too_few();
+    }
     if (kill_at_ && Clock::now() >= *kill_at_) give_up();
   }
 
   // To all that run, and what they have started themselves, once to each.
   void signal_all(int signal) const {
-    guardian_.signal_group(signal);
+    starter_.guardian().signal_group(signal);
     for (const Worker& worker : workers_) {  // one may have left for a group of its own
-      if (worker.running && getpgid(worker.process) != guardian_.group())
+      if (worker.running && getpgid(worker.process) != starter_.guardian().group())
         kill(worker.process, signal);
     }
   }
@@ -289,11 +162,16 @@ class Launch {
   }
 
   void pass_signals_on() {
-    for (int left = signals_.take(); left > 0; --left) {
-      signal_all(SIGTERM);
+    for (int left = starter_.signals().take(); left > 0; --left) {
       if (stopping_) kill_soon();
-      stopping_ = true;
+      stop();
     }
+  }
+
+  void stop() {
+    signal_all(SIGTERM);
+    stopping_ = true;
+    if (coordination_) coordination_->release();
   }
 
   void kill_soon() {
@@ -314,14 +192,18 @@ class Launch {
     take_errors();
     if (coordination_) {
       coordination_->mark_gone(rank);
-    } else if (segment_) {
-      ShmFabric::mark_gone_in(*segment_, rank);
+    } else if (starter_.segment() != nullptr) {
+      ShmFabric::mark_gone_in(*starter_.segment(), rank);
     }
     if (WIFSIGNALED(status) && can_survive()) return lose(rank, WTERMSIG(status));
     // When the first ends, all is written.
     if (WIFSIGNALED(status) && coordination_ && any(Outcome::kDone)) return;
     worker.code =
         WIFSIGNALED(status) ? code_of_signal(rank, WTERMSIG(status)) : WEXITSTATUS(status);
+    if (worker.code == 0 && coordination_ && coordination_->has_left(rank)) {
+      worker.outcome = Outcome::kLeft;
+      return;
+    }
     if (worker.code == 0) {
       worker.outcome = Outcome::kDone;
       if (coordination_) end_well(rank);
@@ -339,7 +221,7 @@ class Launch {
     int left = 0;
     for (size_t rank = 0; rank < workers_.size(); ++rank)
       left += workers_[rank].running && coordination_->is_member(static_cast<int>(rank));
-    return left >= std::max(1, options_.min_workers);
+    return left >= 1;
   }
 
   void end_well(int rank) {
@@ -349,13 +231,6 @@ class Launch {
       if (workers_[other].running && !coordination_->is_member(static_cast<int>(other)))
         kill(workers_[other].process, SIGKILL);
     }
-  }
-
-  // Another worker, for a run that is under way.
-  void add_worker() {
-    const auto rank = static_cast<int>(workers_.size());
-    if (!listeners_.empty()) listeners_.emplace_back(TcpAddress{});
-    start(rank);
   }
 
   void lose(int rank, int signal) {
@@ -368,7 +243,7 @@ class Launch {
     // One that was lost before it took part would be lost again.
     if (!options_.respawn || !was_member) return;
     try {
-      add_worker();
+      start(static_cast<int>(workers_.size()));
     } catch (const Error& error) {
       say(fmt::format("note: worker {} is not replaced: {}", rank, error.what()));
     }
@@ -382,6 +257,113 @@ class Launch {
       worker.why = why;
       kill(worker.process, SIGKILL);
     }
+  }
+
+  void open_to_requests() {
+    if (is_open_ || !coordination_->folder()) return;
+    is_open_ = true;
+    try {
+      requests_.emplace(coordination_->folder()->path);
+    } catch (const Error& error) {
+      say(fmt::format("note: nobody can ask for this run: {}", error.what()));
+    }
+  }
+
+  // All are saved, and have waited for others to join.
+  void end_if_too_few() {
+    const auto since = coordination_->short_since();
+    if (!since || failed_ || Clock::now() - *since < options_.wait_for_workers) return;
+    say(
+        fmt::format("error: {} of at least {} workers are left, and no others have joined for "
+                    "{:.3g} s\nhint: a run with checkpoints goes on with --resume, with any number "
+                    "of workers; strategy.min_workers says how few may go on by themselves",
+                    coordination_->members().size(), options_.min_workers,
+                    std::chrono::duration<double>(options_.wait_for_workers).count()));
+    failed_ = 1;
+    for (Worker& worker : workers_) worker.given_up = worker.running;
+    signal_all(SIGKILL);
+  }
+
+  // What people ask for: "status", "join", "leave 2", "stop".
+  std::string answer(const std::string& words) {
+    if (words == "status") return to_text(status().to_json());
+    if (words == "stop") {
+      stop();
+      return to_text(OrderedJson{{"process", getpid()}});
+    }
+    if (stopping_ || failed_ || any(Outcome::kDone))
+      return refusal("the run is ending", "a stopped run goes on with --resume");
+    if (words == "join") return add_worker();
+    int worker = -1;
+    const bool leaves = std::sscanf(words.c_str(), "leave %d", &worker) == 1;
+    return leaves ? retire(worker)
+                  : refusal(fmt::format("\"{}\" is nothing that a run can do", words),
+                            "ask with the version of starling that runs it");
+  }
+
+  // Who take part, or are about to.
+  int expected() const {
+    int count = 0;
+    for (size_t rank = 0; rank < workers_.size(); ++rank)
+      count += workers_[rank].running && !coordination_->is_leaving(static_cast<int>(rank)) &&
+               !coordination_->has_left(static_cast<int>(rank));
+    return count;
+  }
+
+  std::string add_worker() {
+    const auto most = static_cast<int>(coordination_->folder()->workers_most);
+    if (expected() >= most)
+      return refusal(fmt::format("the run has {} workers, and can't have more", expected()),
+                     "a batch has as many shards as `shards` says: each worker needs one");
+    const auto worker = static_cast<int>(workers_.size());
+    try {
+      start(worker);
+    } catch (const Error& error) {
+      return refusal(error.what(), error.hint());
+    }
+    return to_text(OrderedJson{{"worker", worker}});
+  }
+
+  std::string retire(int worker) {
+    if (!coordination_->is_member(worker) || coordination_->is_leaving(worker))
+      return refusal(fmt::format("worker {} does not take part in the run", worker),
+                     fmt::format("those that do: {}", fmt::join(coordination_->members(), ", ")));
+    if (expected() - 1 < std::max(1, options_.min_workers))
+      return refusal(fmt::format("worker {} is needed: {} would be left, of at least {}", worker,
+                                 expected() - 1, std::max(1, options_.min_workers)),
+                     "let another join first; `starling stop` ends the run");
+    coordination_->retire(worker);
+    return to_text(OrderedJson{{"worker", worker}});
+  }
+
+  RunStatus status() const {
+    RunStatus status{.state = stopping_                      ? "stopping"
+                              : coordination_->short_since() ? "waiting"
+                                                             : "running",
+                     .view = coordination_->view(),
+                     .min_workers = options_.min_workers,
+                     .seconds = std::chrono::duration<double>(Clock::now() - began_).count()};
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      const Worker& worker = workers_[i];
+      const auto rank = static_cast<int>(i);
+      WorkerStatus entry{
+          .worker = rank,
+          .process = worker.process,
+          .state = worker.outcome == Outcome::kLost                                    ? "lost"
+                   : worker.outcome == Outcome::kLeft                                  ? "left"
+                   : !worker.running                                                   ? "ended"
+                   : !coordination_->is_member(rank) && !coordination_->has_left(rank) ? "joining"
+                   : coordination_->is_leaving(rank) || coordination_->has_left(rank)  ? "leaving"
+                                                                                       : "working"};
+      if (const auto sign = coordination_->sign_of(rank)) {
+        entry.step = sign->step;
+        entry.silent = std::chrono::duration<double>(Clock::now() - sign->heard).count();
+        status.step = std::max(status.step, sign->step);
+        status.steps = std::max(status.steps, sign->steps);
+      }
+      status.workers.push_back(std::move(entry));
+    }
+    return status;
   }
 
   int code_of_signal(int rank, int signal) const {
@@ -436,19 +418,17 @@ class Launch {
   }
 
   const LaunchOptions& options_;
-  const std::vector<Cpu> cpus_;
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
-  const StopSignals signals_;
-  const Guardian guardian_;
+  const Clock::time_point began_ = Clock::now();
   const Pipe errors_pipe_{"the errors of workers"};
-  std::optional<SharedSegment> segment_;
-  std::vector<TcpListener> listeners_;
-  JobToken token_{};
+  WorkerStarter starter_;
   std::vector<Worker> workers_;
   std::vector<WorkerError> errors_;
   std::optional<int> failed_;                 // the code of the first that did
   bool stopping_ = false;                     // all were asked to
   std::optional<Coordination> coordination_;  // if workers are to survive the loss of others
+  std::optional<RequestSocket> requests_;
+  bool is_open_ = false;  // to requests, or can't be
   std::optional<Clock::time_point> kill_at_;
 };
 

@@ -27,8 +27,9 @@ struct LaunchOptions {
   int lanes = 0;  // cores for each worker; 0: as many as there are for all
   FabricKind fabric = FabricKind::kShm;
   bool survive = false;
-  bool respawn = false;  // a lost worker is replaced by a new one
-  int min_workers = 1;   // with fewer, the job ends
+  bool respawn = false;                                // a lost worker is replaced by a new one
+  int min_workers = 1;                                 // with fewer, the others save and wait …
+  std::chrono::milliseconds wait_for_workers{60'000};  // … so long for more; then the job ends
   std::chrono::milliseconds heartbeat_limit{2000};
   std::chrono::milliseconds progress_limit{60'000};
 };

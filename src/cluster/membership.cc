@@ -33,6 +33,8 @@ void Membership::listen() {
       if (waiting_.load(std::memory_order_relaxed)) note_progress();
       ControlMessage beat;
       beat.progress = progress_.load(std::memory_order_relaxed);
+      beat.step = step_.load(std::memory_order_relaxed);
+      beat.steps = steps_.load(std::memory_order_relaxed);
       send_control(socket_.fd(), beat);
       beat_at = now() + kBeatEvery;
     }
@@ -49,7 +51,8 @@ bool Membership::take_messages() {
   while (auto message = receive_control(socket_.fd(), ended)) {
     const std::lock_guard lock(mutex_);
     if (message->kind == ControlMessage::Kind::kChange) {
-      wants_change_ = true;
+      change_in_ = message->commit.view;  // which it may be about to enter
+      wants_change_ = change_in_ == view_;
       continue;
     }
     if (message->commit.kind == commit::Message::Kind::kPrepare) {
@@ -74,7 +77,7 @@ void Membership::enter(int64_t view) {
   const std::lock_guard lock(mutex_);
   view_ = view;
   interrupted_ = prepared_ > view_;
-  wants_change_ = false;
+  wants_change_ = change_in_ == view_;
 }
 
 std::optional<ControlMessage> Membership::next(Instant deadline) {
@@ -86,11 +89,11 @@ std::optional<ControlMessage> Membership::next(Instant deadline) {
   return message;
 }
 
-void Membership::send(ControlMessage::Kind kind) {
-  ControlMessage control;
-  control.kind = kind;
-  control.commit.view = view_;
-  send_control(socket_.fd(), control);
+void Membership::send(ControlMessage message) {
+  message.commit.view = view_;
+  message.step = step_.load(std::memory_order_relaxed);
+  message.steps = steps_.load(std::memory_order_relaxed);
+  send_control(socket_.fd(), message);
 }
 
 void Membership::send(const commit::Message& message) {

@@ -35,6 +35,11 @@ class Membership {
   // The worker is in this view now.
   void enter(int64_t view);
 
+  // Where the worker is in the run, for people who ask.
+  void set_step(uint64_t step, uint64_t steps) {
+    step_.store(step, std::memory_order_relaxed);
+    steps_.store(steps, std::memory_order_relaxed);
+  }
   // The worker gets on: without that, it counts as stuck after a while.
   void note_progress() { progress_.fetch_add(1, std::memory_order_relaxed); }
   // Whether it waits for others: then it is not the one that is stuck.
@@ -44,7 +49,7 @@ class Membership {
   // gone.
   std::optional<ControlMessage> next(Instant deadline);
   void send(const commit::Message& message);
-  void send(ControlMessage::Kind kind);
+  void send(ControlMessage message);  // marked with the view and the step
 
  private:
   void listen();
@@ -52,13 +57,13 @@ class Membership {
 
   const Socket socket_, quit_;
   std::atomic<bool> interrupted_{false}, wants_change_{false};
-  std::atomic<uint64_t> progress_{0};
+  std::atomic<uint64_t> progress_{0}, step_{0}, steps_{0};
   std::atomic<bool> waiting_{false};
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<ControlMessage> inbox_;
   std::function<void()> wake_;
-  int64_t view_ = 0, prepared_ = 0;
+  int64_t view_ = 0, prepared_ = 0, change_in_ = -1;
   bool ended_ = false;
   std::thread thread_;  // last: it uses all of the above
 };

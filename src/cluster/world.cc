@@ -8,9 +8,11 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <sstream>
 
 #include "base/lost_worker.h"
+#include "base/retired_worker.h"
 #include "fabric/tcp/tcp_fabric.h"
 #include "starling/error.h"
 
@@ -19,6 +21,9 @@ namespace {
 
 // Texts that are compared, of every worker.
 constexpr size_t kSharedTextBytes = 4096;
+// For what the launcher decides on: a longer wait is a fault of its own. It may let workers wait
+// for others to join.
+constexpr std::chrono::hours kPatience{24 * 7};
 // Of the state for newcomers; the collectives of the world have channel 1.
 constexpr Tag kStateTag = Tag{9} << 56;
 
@@ -221,6 +226,15 @@ void World::require(const char* what, const Status& status) const {
                    "see what the lost worker said; --resume goes on from the last checkpoint");
 }
 
+void World::set_faults(const Faults& faults) {
+  faults_ = faults;
+  if (!membership_) return;
+  faults_.tell_by([this] {
+    membership_->send({.kind = ControlMessage::Kind::kFault,
+                       .time = std::chrono::steady_clock::now().time_since_epoch().count()});
+  });
+}
+
 void World::announce() {
   if (member_) send(member_->reduced(member_->progress().step, true));
 }
@@ -242,6 +256,7 @@ Status World::complete() {
     send(member_->heard_all(commit::Message::Kind::kApplied, unit));
   }
   membership_->note_progress();
+  unit_began_ = std::chrono::steady_clock::now();
   return {};
 }
 
@@ -272,15 +287,24 @@ void World::send(const std::vector<commit::Action>& actions) {
 }
 
 void World::change() {
-  membership_->send(ControlMessage::Kind::kPaused);
-  reform(LostWorker("workers were to join, and nobody said how", "start the run again"),
-         [](std::span<const int>) { return true; });
+  membership_->send({.kind = ControlMessage::Kind::kPaused});
+  reform_by(std::chrono::steady_clock::now() + kPatience,
+            LostWorker("workers were to join or leave, and nobody said how", "start the run again"),
+            [](std::span<const int>) { return true; });
 }
 
 void World::join() {
-  membership_->send(ControlMessage::Kind::kHere);
-  reform(LostWorker("the others have not let this worker in", "start it again"),
-         [](std::span<const int>) { return false; });
+  membership_->send({.kind = ControlMessage::Kind::kHere});
+  reform_by(std::chrono::steady_clock::now() + kPatience,
+            LostWorker("the others have not let this worker in", "start it again"),
+            [](std::span<const int>) { return false; });
+}
+
+void World::open_to_requests(const std::string& folder, uint64_t workers_most) {
+  if (membership_) {
+    membership_->send(
+        {.kind = ControlMessage::Kind::kFolder, .progress = workers_most, .news = folder});
+  }
 }
 
 void World::wait_for(const char* what, Ticket ticket) {
@@ -332,17 +356,24 @@ std::vector<std::byte> World::take_state() {
 
 World::Next World::reform(const LostWorker& lost,
                           FunctionRef<bool(std::span<const int> ranks)> can_complete) {
+  return reform_by(std::chrono::steady_clock::now() + timeout(), lost, can_complete);
+}
+
+World::Next World::reform_by(Instant deadline, const LostWorker& lost,
+                             FunctionRef<bool(std::span<const int> ranks)> can_complete) {
   using Kind = commit::Message::Kind;
   if (!survives()) throw lost;
   const Instant began = std::chrono::steady_clock::now();
   const std::vector<int> before = members_;
   Recovery recovery{.operation = lost.what()};
   member_->suspend();
+  std::map<int, ControlMessage::Loss> losses;
   const Waiting waiting(*this);
   while (true) {
-    std::optional<ControlMessage> message = membership_->next(began + timeout());
+    std::optional<ControlMessage> message = membership_->next(deadline);
     if (!message) throw lost;  // nobody is known to be lost: the failure stands
     if (message->commit.kind == Kind::kPrepare) {
+      for (const auto& loss : message->losses) losses[static_cast<int>(loss.worker)] = loss;
       recovery.news += (recovery.news.empty() ? "" : "; ") + message->news;
       if (std::vector<int> ranks = missing_ranks(before, message->commit.members);
           !ranks.empty() && !can_complete(ranks)) {
@@ -352,10 +383,13 @@ World::Next World::reform(const LostWorker& lost,
     } else if (message->commit.kind == Kind::kResume && message->commit.view > view_) {
       const std::vector<commit::Action> actions = member_->receive(message->commit);
       if (member_->view() != message->commit.view) continue;  // of a view that is over already
-      const bool apply = std::any_of(  // else: it works on a unit again, or on the next one
-          actions.begin(), actions.end(),
-          [](const auto& action) { return action.kind == commit::Action::Kind::kApply; });
-      recovery.redone = !apply;
+      const auto told_to = [&](commit::Action::Kind kind) {
+        return std::any_of(actions.begin(), actions.end(),
+                           [&](const auto& action) { return action.kind == kind; });
+      };
+      if (told_to(commit::Action::Kind::kRetire)) throw RetiredWorker{};
+      // If not to apply: it works on a unit again, or on the next one.
+      recovery.redone = !told_to(commit::Action::Kind::kApply);
       try {
         resume(std::move(*message));
         break;
@@ -364,13 +398,27 @@ World::Next World::reform(const LostWorker& lost,
       }
     }
   }
-  for (const int rank : missing_ranks(before, members_))
-    recovery.lost.push_back(before[static_cast<size_t>(rank)]);
+  const Instant now = std::chrono::steady_clock::now();
+  const auto seconds = [](int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e9; };
+  for (const int rank : missing_ranks(before, members_)) {
+    const int worker = before[static_cast<size_t>(rank)];
+    const auto loss = losses.find(worker);
+    if (loss == losses.end()) {
+      recovery.retired.push_back(worker);
+      continue;
+    }
+    const auto [_, happened, noticed] = loss->second;
+    recovery.lost.push_back(
+        {worker, std::nullopt, seconds(now.time_since_epoch().count() - noticed)});
+    if (happened != 0) recovery.lost.back().detection = seconds(noticed - happened);
+  }
   for (const int rank : missing_ranks(members_, before))
     recovery.joined.push_back(members_[static_cast<size_t>(rank)]);
   recovery.left = members_;
-  recovery.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  recovery.seconds = std::chrono::duration<double>(now - began).count();
+  if (recovery.redone && !recovery.lost.empty())
+    recovery.work_lost = std::chrono::duration<double>(began - unit_began_).count();
+  unit_began_ = now;
   recoveries_.push_back(std::move(recovery));
   if (told_) told_(recoveries_.back());
   return recoveries_.back().redone ? Next::kRedo : Next::kComplete;

@@ -81,8 +81,14 @@ class World {
   void pass(FaultPoint point) const {
     if (!faults_.empty()) faults_.pass(name(), point, step_);
   }
-  void set_faults(const Faults& faults) { faults_ = faults; }
-  void set_step(uint64_t step) { step_ = step; }  // of the run, from 1: for those points
+  void set_faults(const Faults& faults);
+  // The step of the run, from 1, and how many it has: for those points, and for people who ask.
+  void set_step(uint64_t step, uint64_t steps) {
+    step_ = step;
+    if (membership_) membership_->set_step(step, steps);
+  }
+  // The run is in that folder, and can have so many workers: people may ask for it from now on.
+  void open_to_requests(const std::string& folder, uint64_t workers_most);
 
   // Memory of all workers, zeroed; all ask for the same. Requires shares_memory().
   SharedSegment share(const std::string& name, size_t bytes);
@@ -141,9 +147,10 @@ class World {
   // This worker has done its part. Waits for the others where they share memory; ends the unit.
   Status complete();
 
-  // Whether the launcher wants workers to join: to be agreed on, and followed by change().
+  // Whether workers are to join or leave: to be agreed on, and followed by change().
   bool wants_change() const { return membership_ && membership_->wants_change(); }
-  // Between two units, by all: waits for the launcher to let workers in.
+  // Between two units, by all: waits until the launcher has let workers in and out. It decides how
+  // long that takes. Throws RetiredWorker in one that is out.
   void change();
 
   // A worker that was started when the others were under way is a newcomer until it has the state.
@@ -164,11 +171,19 @@ class World {
 
   // What reform() did.
   struct Recovery {
-    std::vector<int> lost, joined, left;  // workers, by name; those that are left go on
-    std::string news;                     // how they were lost
-    std::string operation;                // what this worker was doing
-    bool redone = false;                  // the unit is; else completed
-    double seconds = 0;                   // from the failure to the new view
+    struct Loss {
+      int worker;
+      std::optional<double> detection;  // seconds from the loss to the launcher's noticing it, if
+                                        // the loss was planned
+      double resumption;                // from that to the new view
+    };
+    std::vector<Loss> lost;
+    std::vector<int> joined, retired, left;  // by name; those that are left go on
+    std::string news;                        // how they were lost
+    std::string operation;                   // what this worker was doing
+    bool redone = false;                     // the unit is; else completed
+    double work_lost = 0;                    // seconds of this worker in what is redone
+    double seconds = 0;                      // from this worker's failure to the new view
   };
   const std::vector<Recovery>& recoveries() const { return recoveries_; }
   // Called at the end of reform(). Null: nobody.
@@ -184,6 +199,8 @@ class World {
   void resume(ControlMessage message);
   void take_over_output();
   void send(const std::vector<commit::Action>& actions);
+  Next reform_by(Instant deadline, const LostWorker& lost,
+                 FunctionRef<bool(std::span<const int> ranks)> can_complete);
 
   WorkerPlace place_;
   int rank_ = 0;
@@ -202,6 +219,7 @@ class World {
   std::vector<std::unique_ptr<Fabric>> former_;
   Faults faults_;
   uint64_t step_ = 0;
+  Instant unit_began_ = std::chrono::steady_clock::now();
   std::vector<Recovery> recoveries_;
   std::function<void(const Recovery&)> told_;
 };

@@ -119,6 +119,7 @@ struct StrategyJob {
   bool survive = true;
   bool respawn = false;
   uint64_t min_workers = 1;
+  double wait_for_workers = 60;
   double heartbeat_limit = 2;
   double progress_limit = 60;
 };

@@ -12,6 +12,7 @@
 #include "cluster/world.h"
 #include "job/job_build.h"
 #include "job/run_folder.h"
+#include "job/solo_requests.h"
 #include "observe/curves.h"
 #include "observe/run_log.h"
 #include "starling/error.h"
@@ -155,7 +156,17 @@ class Run {
       if (!is_chief()) return;
       folder_.prepare(use);
       if (!is_there(folder_.job())) write_job();
+      const uint64_t most =
+          std::min<uint64_t>(job_.shards, static_cast<uint64_t>(world().capacity()));
+      world().open_to_requests(fs::absolute(folder_.path()).string(), most);
     });
+    // With several workers the launcher is asked; one alone answers itself.
+    if (world().survives() || world().workers() > 1) return;
+    try {
+      requests_.emplace(folder_.path());
+    } catch (const Error& error) {
+      note(fmt::format("nobody can ask for this run: {}", error.what()));
+    }
   }
 
   RunResult train(Trainer& trainer) {
@@ -169,7 +180,10 @@ class Run {
     fit.validation = data_.validation;
     fit.checkpoints.resume = options_.resume;
     fit.ledger = folder_.ledger();
-    fit.should_stop = options_.should_stop;
+    fit.should_stop = [this] {
+      return (options_.should_stop && options_.should_stop()) ||
+             (requests_ && requests_->stop_requested());
+    };
     fit.on_step = [this](const Progress& progress) { step(progress); };
     fit.on_epoch = [this](const EpochRecord& record) { epoch(record); };
     fit.on_resume = [this](const History& history) { resumed(history); };
@@ -209,12 +223,32 @@ class Run {
     }
   }
 
+  static Report::Recovery in_report(const World::Recovery& recovery) {
+    Report::Recovery entry{.joined = recovery.joined,
+                           .retired = recovery.retired,
+                           .how = recovery.news,
+                           .operation = recovery.operation,
+                           .redone = recovery.redone,
+                           .resumption = recovery.lost.empty() ? recovery.seconds : 0,
+                           .work_lost = recovery.work_lost};
+    for (const auto& [worker, detection, resumption] : recovery.lost) {
+      entry.lost.push_back(worker);
+      if (detection) entry.detection = std::max(entry.detection.value_or(0), *detection);
+      entry.resumption = std::max(entry.resumption, resumption);
+    }
+    return entry;
+  }
+
   // On every worker: the log has them all.
   void recovered(const World::Recovery& recovery) {
     std::string what = recovery.news;
-    if (!recovery.joined.empty())
-      what += fmt::format("{}worker {} joined", what.empty() ? "" : "; ",
-                          fmt::join(recovery.joined, ", "));
+    for (const auto& [workers, verb] :
+         {std::pair{&recovery.joined, "joined"}, {&recovery.retired, "left"}}) {
+      if (workers->empty()) continue;
+      what +=
+          fmt::format("{}worker {} {}", what.empty() ? "" : "; ", fmt::join(*workers, ", "), verb);
+    }
+    if (what.empty()) what = "nobody joined";
     std::string text =
         fmt::format("{}; worker{} {} {} on", what, recovery.left.size() == 1 ? "" : "s",
                     fmt::join(recovery.left, ", "), recovery.left.size() == 1 ? "goes" : "go");
@@ -229,6 +263,10 @@ class Run {
   }
 
   void step(const Progress& progress) {
+    if (requests_) {
+      requests_->set_step((progress.epoch - 1) * progress.steps_per_epoch + progress.step_in_epoch,
+                          progress.epochs * progress.steps_per_epoch);
+    }
     if (!is_chief()) return;
     if (progress.epoch != shown_epoch_) {
       shown_epoch_ = progress.epoch;
@@ -321,8 +359,8 @@ class Run {
     } else if (history_.size() < job_.training.epochs) {
       report.stopped_by = "early_stopping";
     }
-    for (const World::Recovery& r : world().recoveries())
-      report.recoveries.push_back({r.lost, r.news, r.operation, r.redone, r.seconds});
+    for (const World::Recovery& recovery : world().recoveries())
+      report.recoveries.push_back(in_report(recovery));
     if (evaluation) {
       report.test_loss = (*evaluation)["loss"];
       for (const auto& [name, value] : evaluation->values) {
@@ -345,6 +383,7 @@ class Run {
   const Job job_;
   ProgressBar bar_;
   std::optional<RunLog> log_;
+  std::optional<SoloRequests> requests_;
   History history_;
   uint32_t shown_epoch_ = 0;
   uint64_t samples_before_ = 0;  // at the first step of the epoch that is shown

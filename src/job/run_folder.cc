@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/atomic_file.h"
+#include "cluster/request_socket.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -48,6 +49,13 @@ void RunFolder::check(FolderUse use) const {
     throw input_error(fmt::format("the run folder {} is not empty", path_.string()),
                       "go on with that run with --resume, replace it with --overwrite, or choose "
                       "another folder with --run-dir");
+  }
+  if (ask_run(path_, "status")) {
+    throw input_error(
+        fmt::format("a run is under way in {}", path_.string()),
+        fmt::format("see `starling status {0}`, end it with `starling stop {0}`, or choose another "
+                    "folder with --run-dir",
+                    path_.string()));
   }
   if (use == FolderUse::kOverwrite && !fs::exists(job(), ignored)) {
     throw input_error(

@@ -9,20 +9,19 @@
 namespace starling {
 namespace {
 
-using nlohmann::json;
 
 Error not_a_history(const char* what) {
   return input_error(std::string("the saved history is damaged: ") + what,
                      "resume from an earlier checkpoint");
 }
 
-json number_to_json(double number) {
+Json number_to_json(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
   return number;
 }
 
-double number_from_json(const json& value) {
+double number_from_json(const Json& value) {
   if (value.is_number()) return value.get<double>();
   if (value.is_string()) {
     const auto& text = value.get_ref<const std::string&>();
@@ -33,13 +32,13 @@ double number_from_json(const json& value) {
   throw not_a_history("a value is not a number");
 }
 
-const json& field(const json& record, const char* name) {
+const Json& field(const Json& record, const char* name) {
   const auto found = record.find(name);
   if (found == record.end()) throw not_a_history("a field is missing");
   return *found;
 }
 
-uint64_t count_from_json(const json& value, uint64_t max) {
+uint64_t count_from_json(const Json& value, uint64_t max) {
   // Numbers that the program put in itself may be of a signed type.
   if (!value.is_number_integer() || (!value.is_number_unsigned() && value.get<int64_t>() < 0) ||
       value.get<uint64_t>() > max) {
@@ -50,12 +49,12 @@ uint64_t count_from_json(const json& value, uint64_t max) {
 
 }  // namespace
 
-json history_to_json(const History& history) {
-  json epochs = json::array();
+Json history_to_json(const History& history) {
+  Json epochs = Json::array();
   for (const EpochRecord& record : history.epochs()) {
-    json values = json::array();  // not an object: the order matters
+    Json values = Json::array();  // not an object: the order matters
     for (const auto& [name, value] : record.values) {
-      values.push_back(json::array({name, number_to_json(value)}));
+      values.push_back(Json::array({name, number_to_json(value)}));
     }
     epochs.push_back({{"epoch", record.epoch},
                       {"step", record.step},
@@ -65,19 +64,19 @@ json history_to_json(const History& history) {
   return epochs;
 }
 
-History history_from_json(const json& epochs) {
+History history_from_json(const Json& epochs) {
   if (!epochs.is_array()) throw not_a_history("it is not a list");
   History history;
-  for (const json& epoch : epochs) {
+  for (const Json& epoch : epochs) {
     if (!epoch.is_object()) throw not_a_history("an epoch is not an object");
     EpochRecord record;
     record.epoch = static_cast<uint32_t>(
         count_from_json(field(epoch, "epoch"), std::numeric_limits<uint32_t>::max()));
     record.step = count_from_json(field(epoch, "step"), std::numeric_limits<uint64_t>::max());
     record.seconds = number_from_json(field(epoch, "seconds"));
-    const json& values = field(epoch, "values");
+    const Json& values = field(epoch, "values");
     if (!values.is_array()) throw not_a_history("the values are not a list");
-    for (const json& value : values) {
+    for (const Json& value : values) {
       if (!value.is_array() || value.size() != 2 || !value[0].is_string()) {
         throw not_a_history("a value is not a name and a number");
       }

@@ -31,10 +31,14 @@ OrderedJson recoveries_to_json(const std::vector<Report::Recovery>& recoveries) 
   for (const Report::Recovery& recovery : recoveries) {
     OrderedJson& entry = list.emplace_back();
     entry["lost"] = recovery.lost;
+    entry["joined"] = recovery.joined;
+    entry["retired"] = recovery.retired;
     entry["how"] = recovery.how;
     entry["noticed_in"] = recovery.operation;
     entry["redone"] = recovery.redone;
-    entry["seconds"] = recovery.seconds;
+    entry["detection_s"] = recovery.detection ? OrderedJson(*recovery.detection) : OrderedJson();
+    entry["resumption_s"] = recovery.resumption;
+    entry["work_lost_s"] = recovery.work_lost;
   }
   return list;
 }

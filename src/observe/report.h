@@ -52,10 +52,13 @@ struct Report {
   };
   // Workers that were lost, and how the others went on.
   struct Recovery {
-    std::vector<int> lost;
+    std::vector<int> lost, joined, retired;
     std::string how, operation;
     bool redone = false;  // the step under way was; else completed
-    double seconds = 0;
+    // Seconds: from the loss to the launcher's noticing it, if that was planned; from that to the
+    // new view; of work that is redone. The worst of those that were lost together.
+    std::optional<double> detection;
+    double resumption = 0, work_lost = 0;
   };
   std::vector<Recovery> recoveries;
   std::vector<Times> times;  // by worker

@@ -23,6 +23,7 @@ class Ownership {
   Ownership(const ParameterSpace& space, std::vector<int> members, int replicas);
 
   const std::vector<int>& members() const { return members_; }
+  int replicas() const { return replicas_; }
   size_t slices() const { return members_.size(); }
   bool has_copies() const { return replicas_ > 0 && slices() > 1; }
   BlockRange blocks(size_t slice) const { return {blocks_[slice], blocks_[slice + 1]}; }

@@ -13,7 +13,6 @@
 namespace starling {
 namespace {
 
-using nlohmann::json;
 
 constexpr int kFormatVersion = 1;
 constexpr char kFormatName[] = "starling checkpoint";
@@ -35,26 +34,26 @@ Error damaged(const std::filesystem::path& path, std::string_view what) {
                      "the checkpoint is damaged: use an earlier one");
 }
 
-std::string text_of(const json& value) { return to_text(value, 1); }
+std::string text_of(const Json& value) { return to_text(value, 1); }
 
 // The hash of a manifest is over its text without the hash itself. Reading gives the same text
 // again, because numbers are written so that they are read back exactly.
-std::string hash_of(const json& manifest) { return sha256_hex(text_of(manifest)); }
+std::string hash_of(const Json& manifest) { return sha256_hex(text_of(manifest)); }
 
-json read_manifest(const std::filesystem::path& path) {
-  json manifest = parse_strict_json(read_text(path, kManifestBytesMax), kManifestDepthMax,
+Json read_manifest(const std::filesystem::path& path) {
+  Json manifest = parse_strict_json(read_text(path, kManifestBytesMax), kManifestDepthMax,
                                     path.string(), "the checkpoint is damaged: use an earlier one");
-  if (!manifest.is_object() || manifest.value("format", json()) != kFormatName) {
+  if (!manifest.is_object() || manifest.value("format", Json()) != kFormatName) {
     throw damaged(path, "not the manifest of a checkpoint");
   }
-  const json version = manifest.value("version", json());
+  const Json version = manifest.value("version", Json());
   if (version.is_number_unsigned() && version > kFormatVersion) {
     throw input_error(
         fmt::format("{}: a checkpoint of format version {}", path.string(),
                     version.get<uint64_t>()),
         fmt::format("this program reads up to version {}: use a newer one", kFormatVersion));
   }
-  const json declared = manifest.value("sha256", json());
+  const Json declared = manifest.value("sha256", Json());
   manifest.erase("sha256");
   if (declared != hash_of(manifest)) throw damaged(path, "its SHA-256 differs from its content's");
   if (version != kFormatVersion || !manifest.contains("files") || !manifest["files"].is_object() ||
@@ -64,9 +63,9 @@ json read_manifest(const std::filesystem::path& path) {
   return manifest;
 }
 
-std::vector<NamedTensor> read_part(const std::filesystem::path& path, const json& declared) {
-  if (!declared.is_object() || !declared.value("bytes", json()).is_number_unsigned() ||
-      !declared.value("sha256", json()).is_string()) {
+std::vector<NamedTensor> read_part(const std::filesystem::path& path, const Json& declared) {
+  if (!declared.is_object() || !declared.value("bytes", Json()).is_number_unsigned() ||
+      !declared.value("sha256", Json()).is_string()) {
     throw damaged(path, "the manifest does not give its size and SHA-256");
   }
   const FileBytes bytes = read_bytes(path, UINT64_MAX);
@@ -83,14 +82,14 @@ std::vector<NamedTensor> read_part(const std::filesystem::path& path, const json
 }  // namespace
 
 void write_checkpoint_files(const Snapshot& snapshot, const std::filesystem::path& folder) {
-  json files = json::object();
+  Json files = Json::object();
   for (const Part& part : kParts) {
     const std::vector<NamedTensor>& tensors = snapshot.*part.tensors;
     if (part.optional && tensors.empty()) continue;
     const WrittenFile file = save_weights(folder / part.file, tensors);
     files[part.file] = {{"bytes", file.bytes}, {"sha256", file.sha256}};
   }
-  json manifest = {{"format", kFormatName},
+  Json manifest = {{"format", kFormatName},
                    {"version", kFormatVersion},
                    {"files", std::move(files)},
                    {"run", snapshot.manifest}};
@@ -106,7 +105,7 @@ void write_checkpoint_files(const Snapshot& snapshot, const std::filesystem::pat
 }
 
 Snapshot read_checkpoint_files(const std::filesystem::path& folder) {
-  json manifest = read_manifest(folder / kManifestName);
+  Json manifest = read_manifest(folder / kManifestName);
   Snapshot snapshot;
   for (const Part& part : kParts) {
     const bool listed = manifest["files"].contains(part.file);

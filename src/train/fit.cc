@@ -162,21 +162,50 @@ History FitLoop::run() {
   return history_;
 }
 
-void FitLoop::save_at_end() {
+void FitLoop::save_at_end() { save_for_all("the last checkpoint"); }
+
+void FitLoop::save_for_all(const char* what) {
   World& world = impl_.world();
-  world.agree("the last checkpoint", [&] {
+  world.agree(what, [&] {
     if (!options_.checkpoints.folder.empty()) gather_optimizer_state();
     if (!options_.checkpoints.folder.empty() && world.is_chief()) {
       save_now();
       store_->wait();
       if (const auto failure = store_->failure())
-        note("the last checkpoint was not saved: " + *failure);
+        note(fmt::format("{} was not saved: {}", what, *failure));
     }
     // Where memory is shared, a callback's last change of the weights must wait for that copy of
     // them.
-    world.barrier("the end of training");
+    world.barrier(what);
   });
   gathered_.reset();
+}
+
+void FitLoop::copy_slices() {
+  TrainState& state = impl_.state;
+  if (!state.splits_optimizer() || state.owners().replicas() > 0) return;
+  World& world = impl_.world();
+  Ownership copied;
+  OptimizerState part;
+  world.agree("copying slices", [&] {
+    copied = Ownership(state.space, {world.members().begin(), world.members().end()}, 1);
+    part = split_anew(world, {state.owners(), state.optimizer}, copied);
+  });
+  state.split(copied, std::move(part));
+}
+
+void FitLoop::change_workers() {
+  World& world = impl_.world();
+  const uint64_t least = impl_.options.strategy.min_workers;
+  if (static_cast<uint64_t>(world.workers()) < least) {
+    save_for_all("the checkpoint before waiting for workers");
+    note(
+        fmt::format("{} of at least {} workers are left: the run is saved, and waits for others "
+                    "to join",
+                    world.workers(), least));
+  }
+  if (store_) store_->wait();  // one that leaves must not write any more
+  if (strategy_view_ == world.view()) world.change();
 }
 
 void FitLoop::finish_summary() {
@@ -272,7 +301,7 @@ void FitLoop::run_step() {
   TrainStep::Result result{};
   for (bool complete = false, again = false, over = false; !over; again = true) {
     try {
-      impl_.world().set_step(impl_.summary.steps + 1);
+      impl_.world().set_step(impl_.summary.steps + 1, total_steps);
       impl_.world().pass(FaultPoint::kStep);
       if (!complete) {
         const bool stale = strategy_view_ != impl_.world().view();
@@ -317,7 +346,8 @@ void FitLoop::run_step() {
   // newcomers begin. If the world was made anew within the step, those who were to come in have
   // done so, or are asked for again.
   if (wishes_.change && !impl_.summary.stopped) {
-    if (strategy_view_ == impl_.world().view()) impl_.world().change();
+    copy_slices();  // one that leaves takes its own with it
+    if (strategy_view_ == impl_.world().view()) change_workers();
     follow_world();
     start_loader();
   }

@@ -41,6 +41,12 @@ class FitLoop {
   bool recover(const LostWorker& lost);
   void add_batches();
   void save_at_end();
+  // Writes a checkpoint, and waits until it is there; on all workers.
+  void save_for_all(const char* what);
+  // Of an optimizer state that is split without copies: makes them, until it is split anew.
+  void copy_slices();
+  // Between two steps: workers join and leave.
+  void change_workers();
   void start_loader();  // at the cursor
   // The rows of a batch of so many that this worker computes; called by the loader's thread.
   data::RowRange rows_of_shards(uint64_t rows) const;

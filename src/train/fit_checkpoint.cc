@@ -118,8 +118,10 @@ void FitLoop::open_store() {
 
 std::vector<std::byte> FitLoop::state_for_newcomers() const {
   Snapshot state = snapshot();
-  if (impl_.state.splits_optimizer())  // they get their part when it is split anew
+  if (impl_.state.splits_optimizer()) {  // they get their part when it is split anew
     state.manifest["owners"] = impl_.state.owners().members();
+    state.manifest["replicas"] = impl_.state.owners().replicas();
+  }
   if (const auto place = impl_.state.shared_place()) {
     std::erase_if(state.optimizer, [](const NamedTensor& tensor) {
       return !tensor.name.starts_with(kCallbackPrefix);
@@ -232,7 +234,7 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   }
   if (manifest.contains("owners")) {
     impl_.state.split(Ownership(impl_.state.space, manifest.at("owners").get<std::vector<int>>(),
-                                impl_.options.strategy.replicas),
+                                manifest.at("replicas").get<int>()),
                       OptimizerState(impl_.state.optimizer.kinds()));
   }
   impl_.weights_changed();
@@ -296,7 +298,8 @@ void FitLoop::save_if_due() {
   World& world = impl_.world();
   if (!impl_.state.splits_optimizer()) {
     if (is_save_due(impl_.summary.steps)) save_now();
-  } else if (wishes_.save) {  // so all know of it
+  } else if (!options_.checkpoints.folder.empty() && (wishes_.save || wishes_.change)) {
+    // All know of these wishes. Who leaves may take a slice of the state with it.
     world.agree("a checkpoint", [&] {
       gather_optimizer_state();
       if (world.is_chief()) save_now();

@@ -1,0 +1,37 @@
+// StopSignals: signals that ask a job to stop, kept for the launcher to read.
+#pragma once
+
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "fabric/tcp/socket.h"
+
+namespace starling {
+
+class StopSignals {
+ public:
+  StopSignals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+    sigprocmask(SIG_BLOCK, &signals, &before_);
+    descriptor_ = Socket(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  ~StopSignals() { restore(); }
+
+  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  int fd() const { return descriptor_.fd(); }
+  // How many have come.
+  int take() const {
+    int count = 0;
+    for (signalfd_siginfo info; read(fd(), &info, sizeof info) == sizeof info;) ++count;
+    return count;
+  }
+
+ private:
+  sigset_t before_;
+  Socket descriptor_;
+};
+
+}  // namespace starling

@@ -1,0 +1,217 @@
+// What people ask of a run that is under way: status, join, leave, stop; and runs that wait for
+// workers. Real processes; the bits are those of a run that nobody asked anything of.
+#include "workers_testing.h"
+
+namespace starling {
+namespace {
+
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+class WorkersControl : public WorkersTest {
+ protected:
+  static constexpr int kEndless = 1'000'000, kShort = 6;
+  static constexpr uint64_t kMidway = 9;
+  static constexpr int kStepsPerEpoch = 130;
+  const Words kManySteps = {"--set", "data.samples=5200"};
+
+  void SetUp() override {
+    WorkersTest::SetUp();
+    write_mlp_job();
+    write("faults.toml", fmt::format("[[fault]]\naction = \"kill\"\nworker = 1\npoint = "
+                                     "\"gradient\"\nstep = {}\n",
+                                     kMidway));
+  }
+
+  static Words train(const std::string& run, int epochs, const Words& more = {}) {
+    Words words = {"train",        "mlp.toml",
+                   "--run-dir",    run,
+                   "--set",        fmt::format("training.epochs={}", epochs),
+                   "--no-progress"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  // Through shm, over tcp, or "sharded" over it with so many replicas.
+  static Words of(int workers, const std::string& way, Words more = {}) {
+    more.insert(more.end(), {"--workers", fmt::format("{}", workers), "--lanes", "1", "--set",
+                             fmt::format("strategy.fabric={}", way == "shm" ? "shm" : "tcp")});
+    if (way.starts_with("sharded")) {
+      more.insert(more.end(), {"--strategy", "sharded", "--set",
+                               fmt::format("strategy.replicas={}", way.back())});
+    }
+    return more;
+  }
+
+  // Of the run, once it is in that state and has come to a step.
+  Json await(const std::string& run, const std::string& state) const {
+    const auto end = Process::Clock::now() + kSoon;
+    while (Process::Clock::now() < end) {
+      const Ended ended = this->run({"status", run, "--json"});
+      if (ended.code != 0) continue;
+      Json status = parse_json(ended.output);
+      if (status.at("state") == state && status.at("step") > 0) return status;
+    }
+    ADD_FAILURE() << run << " never was " << state;
+    return {};
+  }
+
+  // What the run reports.
+  Json stop(const std::string& run, Process& process) const {
+    done({"stop", run});
+    EXPECT_EQ(process.wait(), 75) << process.error();
+    return report(run);
+  }
+
+  // Lets the run that was stopped end with the epoch, and compares it with one that was not.
+  void expect_same_at_its_end(const std::string& run) const {
+    const int epochs = report(run).at("steps").get<int>() / kStepsPerEpoch + 1;
+    Words settings = kManySteps;
+    const std::string alone = run + "_alone";
+    done(train(alone, epochs, settings));
+    settings.push_back("--resume");
+    done(train(run, epochs, settings));
+    expect_same(run, alone);
+  }
+
+  void expect_same(const std::string& run, const std::string& alone) const {
+    EXPECT_EQ(hash(run), hash(alone));
+    EXPECT_EQ(read(run + "/ledger.jsonl"), read(alone + "/ledger.jsonl"));
+    EXPECT_FALSE(exists(run + "/control"));
+    expect_nothing_left({});
+  }
+};
+
+TEST_F(WorkersControl, WorkersJoinAndLeaveUnderLoad) {
+  for (const char* fabric : {"shm", "tcp", "sharded0", "sharded1"}) {
+    SCOPED_TRACE(fabric);
+    Process process = start(train(fabric, kEndless, of(2, fabric, kManySteps)));
+    const Json before = await(fabric, "running");
+    EXPECT_EQ(before.at("workers").size(), 2u);
+    EXPECT_EQ(before.at("steps"), uint64_t{kStepsPerEpoch} * kEndless);
+    EXPECT_THAT(done({"join", fabric}).output, HasSubstr("worker 2 takes part: the run has 3"));
+    EXPECT_THAT(done({"join", fabric}).output, HasSubstr("worker 3 takes part: the run has 4"));
+    // The chief too.
+    EXPECT_THAT(done({"leave", fabric, "--worker", "0"}).output,
+                HasSubstr("worker 0 has left: the run has 3"));
+    EXPECT_THAT(done({"leave", fabric, "--worker", "2"}).output,
+                HasSubstr("worker 2 has left: the run has 2"));
+    EXPECT_THAT(
+        done({"status", fabric}).output,
+        AllOf(HasSubstr("workers   2"), ContainsRegex("0 +left"), ContainsRegex("3 +working")));
+    EXPECT_EQ(stop(fabric, process).at("workers"), 2);
+    EXPECT_THAT(read(std::string(fabric) + "/log.txt"),
+                AllOf(HasSubstr("worker 1: worker 3 joined; workers 0, 1, 2, 3 go on"),
+                      HasSubstr("worker 3: worker 0 left; workers 1, 2, 3 go on"),
+                      HasSubstr("worker 1: worker 2 left; workers 1, 3 go on")));
+    expect_same_at_its_end(fabric);
+  }
+}
+
+TEST_F(WorkersControl, OneWorkerThatOthersMayJoin) {
+  Words words = of(1, "shm", kManySteps);
+  words.insert(words.end(), {"--strategy", "all_reduce"});
+  Process process = start(train("run", kEndless, words));
+  await("run", "running");
+  EXPECT_THAT(done({"join", "run"}).output, HasSubstr("worker 1 takes part: the run has 2"));
+  EXPECT_EQ(stop("run", process).at("workers"), 2);
+  expect_same_at_its_end("run");
+}
+
+TEST_F(WorkersControl, WithTooFewTheRunIsSavedAndWaitsForOthers) {
+  done(train("alone", kShort));
+  for (const char* fabric : {"shm", "tcp"}) {
+    SCOPED_TRACE(fabric);
+    Process process =
+        start(train(fabric, kShort,
+                    of(2, fabric, {"--set", "strategy.min_workers=2", "--faults", "faults.toml"})));
+    const Json status = await(fabric, "waiting");
+    EXPECT_EQ(status.at("step"), kMidway);
+    EXPECT_TRUE(exists(fmt::format("{}/checkpoints/step-{:08}", fabric, kMidway)));
+    EXPECT_THAT(done({"status", fabric}).output, HasSubstr("waiting for workers, of at least 2"));
+    EXPECT_THAT(done({"join", fabric}).output, HasSubstr("worker 2 takes part"));
+    EXPECT_EQ(process.wait(), 0) << process.error();
+    EXPECT_THAT(process.error(), HasSubstr("1 of at least 2 workers are left: the run is saved"));
+    expect_same(fabric, "alone");
+  }
+}
+
+TEST_F(WorkersControl, WhenNobodyJoinsTheRunEndsAndResumes) {
+  done(train("alone", kShort));
+  Words words = of(2, "shm",
+                   {"--set", "strategy.min_workers=2", "--set", "strategy.wait_for_workers=0.2",
+                    "--faults", "faults.toml"});
+  const std::string error = refused(1, train("run", kShort, words));
+  EXPECT_THAT(error, HasSubstr("error: 1 of at least 2 workers are left, and no others have joined "
+                               "for 0.2 s"));
+  EXPECT_EQ(count(error, "error:"), 1) << error;
+  EXPECT_FALSE(exists("run/control"));
+  done(train("run", kShort, of(3, "tcp", {"--resume"})));
+  expect_same("run", "alone");
+}
+
+TEST_F(WorkersControl, AWaitingRunCanBeStopped) {
+  done(train("alone", kShort));
+  Process process = start(train(
+      "run", kShort, of(2, "shm", {"--set", "strategy.min_workers=2", "--faults", "faults.toml"})));
+  await("run", "waiting");
+  EXPECT_THAT(done({"stop", "run"}).output, HasSubstr("it has ended"));
+  EXPECT_EQ(process.wait(), 75) << process.error();
+  EXPECT_THAT(done({"status", "run"}).output, HasSubstr("ended, by signal"));
+  done(train("run", kShort, {"--resume"}));
+  expect_same("run", "alone");
+}
+
+TEST_F(WorkersControl, WhatCantBeDoneIsRefused) {
+  EXPECT_THAT(refused(2, {"status", "nowhere"}), HasSubstr("no run is under way in nowhere"));
+  EXPECT_THAT(refused(2, train("run", kShort, of(2, "shm", {"--set", "strategy.min_workers=3"}))),
+              HasSubstr("strategy.min_workers = 3"));
+  Process process = start(train(
+      "run", kEndless, of(2, "shm", {"--set", "strategy.min_workers=2", "--set", "shards=2"})));
+  await("run", "running");
+  EXPECT_THAT(refused(2, {"leave", "run", "--worker", "7"}),
+              AllOf(HasSubstr("worker 7 does not take part"), HasSubstr("those that do: 0, 1")));
+  EXPECT_THAT(refused(2, {"leave", "run", "--worker", "1"}), HasSubstr("worker 1 is needed"));
+  EXPECT_THAT(refused(2, {"join", "run"}), HasSubstr("the run has 2 workers, and can't have more"));
+  EXPECT_THAT(refused(2, train("run", kShort, {"--overwrite"})),
+              AllOf(HasSubstr("a run is under way in run"), HasSubstr("starling stop run")));
+  done({"stop", "run"});
+  EXPECT_EQ(process.wait(), 75) << process.error();
+}
+
+TEST_F(WorkersControl, ARunOfOneProcessAnswersToo) {
+  Process process = start(train("run", kEndless));
+  const Json status = await("run", "running");
+  EXPECT_EQ(status.at("workers").size(), 1u);
+  EXPECT_THAT(refused(2, {"join", "run"}), HasSubstr("--strategy all_reduce"));
+  EXPECT_THAT(refused(2, train("run", kShort, {"--resume"})), HasSubstr("a run is under way"));
+  done({"stop", "run"});
+  EXPECT_EQ(process.wait(), 75) << process.error();
+  EXPECT_FALSE(exists("run/control"));
+}
+
+TEST_F(WorkersControl, TheNameThatAKilledRunLeftIsTakenOver) {
+  for (const int workers : {1, 2}) {
+    const std::string run = fmt::format("run{}", workers);
+    const Words settings = workers == 1 ? Words{} : of(workers, "shm");
+    {
+      Process process = start(train(run, kEndless, settings));
+      await(run, "running");
+      process.signal(SIGKILL);
+      process.wait();
+    }
+    EXPECT_TRUE(exists(run + "/control"));
+    EXPECT_THAT(refused(2, {"stop", run}), HasSubstr("no run is under way"));
+    Words again = settings;
+    again.push_back("--overwrite");
+    Process process = start(train(run, kEndless, again));
+    await(run, "running");
+    done({"stop", run});
+    EXPECT_EQ(process.wait(), 75) << process.error();
+    EXPECT_FALSE(exists(run + "/control"));
+  }
+}
+
+}  // namespace
+}  // namespace starling
