@@ -95,11 +95,14 @@ struct Evaluation {
 
 // Where a worker's time went in a fit(), in seconds.
 struct WorkerTimes {
+  int worker = 0;            // its name
   double input = 0;          // waiting for samples
   double compute = 0;        // gradients and updates, with what is read from other workers' memory
   double communication = 0;  // gradients on their way, over tcp, when there was nothing to compute
   double hidden = 0;         // gradients on their way while computing: a part of `compute`
   double waiting = 0;        // for other workers, where that can be told from communication
+  int shards = 0;            // of a batch that it computed, at the end
+  double shard = 0;          // what one took, over all full steps; 0: there was none
 };
 
 // What a fit() did, beside the history.
@@ -113,6 +116,7 @@ struct FitSummary {
   uint64_t bytes_moved = 0;        // of gradients between workers, by all of them, in this call
   std::vector<WorkerTimes> times;  // by worker, of this call
   std::vector<uint64_t> optimizer_bytes;  // of optimizer state that each worker keeps
+  uint64_t rebalances = 0;                // how often shards were placed otherwise, in this call
   bool stopped = false;                   // by should_stop
   std::string resumed_from;               // the checkpoint's path; empty if none
 };

@@ -43,9 +43,11 @@ void print_summary(const RunResult& result) {
              grouped(static_cast<double>(report.samples)), report.wall_s,
              report.resumed_from ? "since it was resumed" : "in all",
              grouped(report.samples_per_s));
-  for (const int worker : stragglers(report.times)) {
-    fmt::print("slow           worker {} computed for {:.1f} s, a quarter longer than most\n",
-               worker, report.times[static_cast<size_t>(worker)].compute);
+  for (const Report::Times& slow : stragglers(report.times)) {
+    fmt::print(
+        "slow           worker {} took {:.3g} ms for a shard, over a quarter longer than most"
+        "; it had {} of {} at the end\n",
+        slow.worker, 1e3 * slow.shard, slow.shards, report.shards);
   }
   for (const Report::Recovery& recovery : report.recoveries) {
     if (recovery.lost.empty()) continue;

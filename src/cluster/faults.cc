@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 namespace starling {
@@ -25,6 +26,7 @@ Faults::Faults(const std::vector<Fault>& plan) {
 void Faults::pass(int worker, FaultPoint point, uint64_t step) const {
   for (const Armed& armed : faults_) {
     const Fault& fault = armed.fault;
+    if (fault.action == Fault::Action::kSlow) continue;
     if (fault.worker != worker || fault.point != point || step < fault.step) continue;
     if (armed.fired->exchange(true)) continue;
     if (tell_) tell_();
@@ -34,6 +36,17 @@ void Faults::pass(int worker, FaultPoint point, uint64_t step) const {
     kill(getpid(), fault.action == Fault::Action::kKill ? SIGKILL : SIGSTOP);
     pause();  // the signal may come to another thread a little later
   }
+}
+
+double Faults::slowness(int worker, uint64_t step) const {
+  double slowest = 1;
+  for (const auto& [fault, fired] : faults_) {
+    const bool is_meant = fault.worker == worker || fault.worker == Fault::kEveryWorker;
+    const bool is_on = step >= fault.step && (fault.steps == 0 || step - fault.step < fault.steps);
+    if (fault.action == Fault::Action::kSlow && is_meant && is_on)
+      slowest = std::max(slowest, fault.factor);
+  }
+  return slowest;
 }
 
 }  // namespace starling

@@ -1,6 +1,6 @@
 // Faults: what is to go wrong in a run on purpose, so that one can see what the run does about it:
 // a worker that kills or freezes itself, or gets stuck, when it passes a named point of the
-// protocol. Which points there are is in docs/faults.md.
+// protocol, or computes more slowly for a while. Which points there are is in docs/faults.md.
 //
 // A plan is read before the run and never changes; any thread may pass a point.
 #pragma once
@@ -38,12 +38,16 @@ enum class FaultPoint : uint8_t {
 std::string_view name_of(FaultPoint point);
 
 struct Fault {
-  enum class Action : uint8_t { kKill, kFreeze, kHang };
+  enum class Action : uint8_t { kKill, kFreeze, kHang, kSlow };
+  static constexpr int kEveryWorker = -1;
 
   Action action = Action::kKill;
   int worker = 0;
   FaultPoint point = FaultPoint::kStep;
   uint64_t step = 0;  // the first time that the point is passed in this step or later
+  // Of kSlow, which has no point: its computing takes so many times as long, from `step` on.
+  double factor = 1;
+  uint64_t steps = 0;  // for so many; 0: to the end
 };
 
 class Faults {
@@ -56,6 +60,8 @@ class Faults {
   void tell_by(std::function<void()> tell) { tell_ = std::move(tell); }
   // The worker passes the point: what the plan has for it happens, once.
   void pass(int worker, FaultPoint point, uint64_t step) const;
+  // How many times as long the worker's computing takes in this step: 1, if nothing slows it.
+  double slowness(int worker, uint64_t step) const;
 
  private:
   struct Armed {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <sstream>
+#include <thread>
 
 #include "base/lost_worker.h"
 #include "base/retired_worker.h"
@@ -116,6 +117,12 @@ void World::enter(const WorkerPlace& means) {
       *fabric_, std::make_shared<Placement>(Placement::even(count, count)),
       CollectiveOptions{.timeout = timeout(), .interrupt = interrupt()});
   if (membership_) membership_->wake_by([fabric = fabric_.get()] { fabric->wake(); });
+}
+
+void World::slow_down(double computed_s) const {
+  if (faults_.empty()) return;
+  const double longer_s = (faults_.slowness(name(), step_) - 1) * computed_s;
+  if (longer_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(longer_s));
 }
 
 void World::require_shards(int shards) const {

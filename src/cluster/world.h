@@ -81,6 +81,8 @@ class World {
   void pass(FaultPoint point) const {
     if (!faults_.empty()) faults_.pass(name(), point, step_);
   }
+  // This worker has computed for so many seconds: where the plan slows it, it takes longer.
+  void slow_down(double computed_s) const;
   void set_faults(const Faults& faults);
   // The step of the run, from 1, and how many it has: for those points, and for people who ask.
   void set_step(uint64_t step, uint64_t steps) {

@@ -90,24 +90,6 @@ std::vector<LeafRange> place_shards(size_t shards, size_t workers) {
   return ranges_of_counts(counts);
 }
 
-std::vector<LeafRange> place_shards(size_t shards, std::span<const double> speeds) {
-  std::vector<size_t> counts(speeds.size(), 0);
-  // Each shard in turn goes where it would be done first: for equal pieces that is optimal.
-  for (size_t shard = 0; shard < shards; ++shard) {
-    size_t best = speeds.size();
-    for (size_t w = 0; w < speeds.size(); ++w) {
-      if (!(speeds[w] > 0)) continue;
-      const auto done = [&](size_t k) { return static_cast<double>(counts[k] + 1) / speeds[k]; };
-      if (best == speeds.size() || done(w) < done(best)) best = w;
-    }
-    if (best == speeds.size()) {
-      throw input_error("no worker has a speed above 0", "give the speed of at least one worker");
-    }
-    ++counts[best];
-  }
-  return ranges_of_counts(counts);
-}
-
 LeafRange present_leaves(LeafRange shards, size_t shard_count, size_t samples) {
   if (samples >= shard_count) return shards;
   // Shard i holds rows ⌊i·n/S⌋ … ⌊(i+1)·n/S⌋−1: with n < S that is one row or none.

@@ -21,11 +21,6 @@ namespace starling {
 // equals lower ranks have more. Requires at least one worker.
 std::vector<LeafRange> place_shards(size_t shards, size_t workers);
 
-// The same for workers of unequal speed (in shards per any unit of time): the time of the slowest
-// is the least possible for whole shards. Speeds that are not positive get none; requires one that
-// is.
-std::vector<LeafRange> place_shards(size_t shards, std::span<const double> speeds);
-
 // The leaves of a range of shards in a batch of `samples`: shards without a row are no leaves.
 LeafRange present_leaves(LeafRange shards, size_t shard_count, size_t samples);
 

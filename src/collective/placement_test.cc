@@ -155,18 +155,6 @@ TEST(Placement, PowersOfTwoAreAligned) {
   EXPECT_FALSE(Placement({{0, 4}, {4, 4}}).is_aligned());
 }
 
-TEST(Placement, ShardsFollowSpeed) {
-  const auto sizes = [](size_t shards, std::vector<double> speeds) {
-    std::vector<size_t> result;
-    for (const LeafRange& range : place_shards(shards, speeds)) result.push_back(range.size());
-    return result;
-  };
-  EXPECT_EQ(sizes(16, {1, 1, 1, 1}), (std::vector<size_t>{4, 4, 4, 4}));
-  EXPECT_EQ(sizes(16, {4, 4, 4, 1}), (std::vector<size_t>{5, 5, 5, 1}));
-  EXPECT_EQ(sizes(3, {1, 0, 2}), (std::vector<size_t>{1, 0, 2}));
-  EXPECT_THROW(sizes(3, {0, 0}), Error);
-}
-
 TEST(Placement, EmptyShardsAreNoLeaves) {
   for (size_t shards = 1; shards <= 17; ++shards) {
     const std::vector<LeafRange> placed = place_shards(shards, 3);

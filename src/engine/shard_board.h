@@ -1,8 +1,8 @@
 // ShardBoard: what the shards of a batch give beside their gradients: which samples they had, sums
-// of loss and metrics, moments, and whether arithmetic left the finite numbers. One row of doubles
-// per shard, on cache lines of its own, so that the rows can lie in memory that workers share: each
-// writes those of its shards, and whoever has all of them gets the same totals, summed along the
-// shard tree.
+// of loss and metrics, moments, whether arithmetic left the finite numbers, and how long it took.
+// One row of doubles per shard, on cache lines of its own, so that the rows can lie in memory that
+// workers share: each writes those of its shards, and whoever has all of them gets the same totals,
+// summed along the shard tree.
 //
 // The memory is the caller's or the board's own. Different rows may be written at the same time.
 #pragma once
@@ -36,7 +36,7 @@ class ShardBoard {
  public:
   // Columns of a row; moments follow the metrics. The hashes are integers, bit for bit.
   static constexpr size_t kSamples = 0, kSum = 1, kExclusiveOr = 2, kLoss = 3, kRaised = 4,
-                          kMetrics = 5;
+                          kSeconds = 5, kMetrics = 6;
 
   struct Layout {
     int shards = 1;
@@ -63,6 +63,10 @@ class ShardBoard {
   // Arithmetic overflowed or had no result (Lanes::raised) in this shard, or one computed with it.
   void raise(int shard) { row(shard)[kRaised] = 1; }
   bool raised() const;
+
+  // What a worker took for its shards stands at the first of them.
+  void set_seconds(int shard, double seconds) { row(shard)[kSeconds] = seconds; }
+  double seconds(int shard) const { return row(shard)[kSeconds]; }
 
   int64_t samples(int shard) const { return static_cast<int64_t>(row(shard)[kSamples]); }
   // What the shard was computed from.

@@ -13,7 +13,10 @@ namespace starling {
 namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
-constexpr std::array<std::string_view, 4> kKeys = {"action", "worker", "point", "step"};
+constexpr double kMaxFactor = 1e6;
+constexpr std::array<std::string_view, 6> kKeys = {"action", "worker", "point",
+                                                   "step",   "factor", "steps"};
+const std::vector<std::string> kActions = {"kill", "freeze", "hang", "slow"};  // as Fault::Action
 
 std::vector<std::string> point_names() {
   std::vector<std::string> names;
@@ -46,6 +49,26 @@ int64_t count_of(const toml::table& table, std::string_view key) {
   return *number;
 }
 
+// What only the one kind of faults has is no part of the other.
+void refuse_keys(const toml::table& table, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    if (!table.contains(key)) continue;
+    refuse(table, key,
+           "\"slow\" has factor and steps; \"kill\", \"freeze\" and \"hang\" have point");
+  }
+}
+
+void read_slow(const toml::table& table, Fault& fault) {
+  refuse_keys(table, {"point"});
+  fault.factor = table["factor"].value<double>().value_or(0);
+  if (!(fault.factor >= 1 && fault.factor <= kMaxFactor)) {
+    refuse(table, "factor",
+           fmt::format("give how many times as long computing takes, 1 to {}", kMaxFactor));
+  }
+  if (table.contains("steps")) fault.steps = static_cast<uint64_t>(count_of(table, "steps"));
+  if (!table.contains("worker")) fault.worker = Fault::kEveryWorker;
+}
+
 Fault read_fault(const toml::table& table) {
   for (const auto& [key, node] : table) {
     if (std::find(kKeys.begin(), kKeys.end(), key.str()) != kKeys.end()) continue;
@@ -53,9 +76,15 @@ Fault read_fault(const toml::table& table) {
                       fmt::format("a fault has: {}", fmt::join(kKeys, ", ")));
   }
   Fault fault;
-  fault.action = static_cast<Fault::Action>(choice_of(table, "action", {"kill", "freeze", "hang"}));
-  fault.worker = static_cast<int>(std::min<int64_t>(count_of(table, "worker"), INT32_MAX));
-  fault.point = static_cast<FaultPoint>(choice_of(table, "point", point_names()));
+  fault.action = static_cast<Fault::Action>(choice_of(table, "action", kActions));
+  if (fault.action == Fault::Action::kSlow) {
+    read_slow(table, fault);
+  } else {
+    refuse_keys(table, {"factor", "steps"});
+    fault.point = static_cast<FaultPoint>(choice_of(table, "point", point_names()));
+  }
+  if (fault.worker != Fault::kEveryWorker)
+    fault.worker = static_cast<int>(std::min<int64_t>(count_of(table, "worker"), INT32_MAX));
   if (table.contains("step")) fault.step = static_cast<uint64_t>(count_of(table, "step"));
   return fault;
 }

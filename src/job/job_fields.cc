@@ -15,6 +15,7 @@ constexpr std::string_view kLosses[] = {"softmax_cross_entropy", "binary_cross_e
                                         "mean_squared_error"};
 constexpr std::string_view kStrategies[] = {"auto", "single", "all_reduce", "sharded"};
 constexpr std::string_view kFabrics[] = {"shm", "tcp"};
+constexpr std::string_view kBalances[] = {"even", "speed"};
 
 constexpr Range kAtLeastOne{.min = 1};
 constexpr Range kPositive{.min = 0, .without_min = true};
@@ -280,6 +281,11 @@ void add_run_sections(std::vector<Section>& sections) {
             "it.",
             [](Job& j) -> Slot { return &j.strategy.replicas; },
             {.max = 1}},
+           {"balance",
+            "How many shards each worker computes: as many, or by its speed.",
+            [](Job& j) -> Slot { return &j.strategy.balance; },
+            {},
+            kBalances},
            {"check_every", "Steps between two comparisons of all workers' weights; 0: never.",
             [](Job& j) -> Slot { return &j.strategy.check_every; }},
            {"survive", "Whether the others go on when a worker is killed or frozen.",

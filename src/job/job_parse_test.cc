@@ -151,6 +151,7 @@ TEST(JobParse, RefusesUnknownChoices) {
   EXPECT_THAT(error_of(kLayers, {"strategy.name=ring"}),
               AllOf(HasSubstr("strategy.name is one of: auto, single, all_reduce"),
                     HasSubstr("later versions")));
+  EXPECT_THAT(error_of(kLayers, {"strategy.balance=sped"}), HasSubstr("did you mean \"speed\"?"));
   EXPECT_THAT(error_of("[[model.layers]]\ntype = \"conv\"\n"),
               HasSubstr("did you mean \"conv2d\"?"));
   EXPECT_THAT(error_of(kLayers, {"model.layers.0.activation=rleu"}),

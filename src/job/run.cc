@@ -331,7 +331,10 @@ class Run {
     report.bytes_sent = summary.bytes_moved;
     report.optimizer_bytes = summary.optimizer_bytes;
     for (const WorkerTimes& t : summary.times)
-      report.times.push_back({t.input, t.compute, t.communication, t.hidden, t.waiting});
+      report.times.push_back(
+          {t.worker, t.input, t.compute, t.communication, t.hidden, t.waiting, t.shards, t.shard});
+    report.balance = job_.strategy.balance;
+    report.rebalances = summary.rebalances;
     report.shards = static_cast<int>(job_.shards);
     report.micro_batch = static_cast<int>(job_.micro_batch);
     report.precision = job_.precision;

@@ -4,6 +4,7 @@
 
 #include "base/atomic_file.h"
 #include "base/json.h"
+#include "observe/stragglers.h"
 
 namespace starling {
 namespace {
@@ -17,13 +18,22 @@ OrderedJson times_to_json(const std::vector<Report::Times>& times) {
   OrderedJson workers = OrderedJson::array();
   for (const Report::Times& worker : times) {
     OrderedJson& split = workers.emplace_back();
+    split["worker"] = worker.worker;
     split["input_s"] = worker.input;
     split["compute_s"] = worker.compute;
     split["communication_s"] = worker.communication;
     split["hidden_s"] = worker.hidden;
     split["waiting_s"] = worker.waiting;
+    split["shards"] = worker.shards;
+    split["shard_s"] = worker.shard;
   }
   return workers;
+}
+
+OrderedJson stragglers_to_json(const std::vector<Report::Times>& times) {
+  OrderedJson names = OrderedJson::array();
+  for (const Report::Times& worker : stragglers(times)) names.push_back(worker.worker);
+  return names;
 }
 
 OrderedJson recoveries_to_json(const std::vector<Report::Recovery>& recoveries) {
@@ -45,18 +55,13 @@ OrderedJson recoveries_to_json(const std::vector<Report::Recovery>& recoveries) 
 
 }  // namespace
 
-std::vector<int> stragglers(const std::vector<Report::Times>& times) {
-  constexpr double kSlow = 1.25;
-  std::vector<double> compute;
-  for (const Report::Times& worker : times) compute.push_back(worker.compute);
-  if (compute.size() < 2) return {};
-  // The lower median: of two workers the faster one is the measure.
-  const auto middle = compute.begin() + static_cast<std::ptrdiff_t>((compute.size() - 1) / 2);
-  std::nth_element(compute.begin(), middle, compute.end());
-  std::vector<int> slow;
-  for (size_t i = 0; i < times.size(); ++i) {
-    if (times[i].compute > kSlow * *middle) slow.push_back(static_cast<int>(i));
-  }
+std::vector<Report::Times> stragglers(const std::vector<Report::Times>& times) {
+  std::vector<double> seconds;
+  for (const Report::Times& worker : times) seconds.push_back(worker.shard);
+  const double limit = kStragglerFactor * usual_seconds(seconds);
+  std::vector<Report::Times> slow;
+  std::copy_if(times.begin(), times.end(), std::back_inserter(slow),
+               [&](const Report::Times& worker) { return worker.shard > limit; });
   return slow;
 }
 
@@ -85,7 +90,9 @@ std::string report_to_json(const Report& report) {
   json["bytes_sent"] = report.bytes_sent;
   json["optimizer_bytes"] = report.optimizer_bytes;
   json["worker_times"] = times_to_json(report.times);
-  json["stragglers"] = stragglers(report.times);
+  json["stragglers"] = stragglers_to_json(report.times);
+  json["balance"] = report.balance;
+  json["rebalances"] = report.rebalances;
   json["recoveries"] = recoveries_to_json(report.recoveries);
   json["samples_unique"] = or_null(report.samples_unique);
   json["samples_duplicated"] = or_null(report.samples_duplicated);

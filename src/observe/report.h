@@ -48,7 +48,10 @@ struct Report {
   // Where each worker's time of training went, in seconds; docs/workers.md says what counts as
   // what.
   struct Times {
+    int worker = 0;  // its name
     double input = 0, compute = 0, communication = 0, hidden = 0, waiting = 0;
+    int shards = 0;    // at the end
+    double shard = 0;  // what one took, over the run; 0: was not measured
   };
   // Workers that were lost, and how the others went on.
   struct Recovery {
@@ -62,13 +65,15 @@ struct Report {
   };
   std::vector<Recovery> recoveries;
   std::vector<Times> times;  // by worker
+  std::string balance = "even";
+  uint64_t rebalances = 0;  // how often shards were placed otherwise
 
   std::optional<std::string> resumed_from;  // the checkpoint
   std::optional<std::string> stopped_by;  // "early_stopping", "signal", …; absent: it ran through
 };
 
-// The workers whose computing took a quarter longer than that of most (the median): by number.
-std::vector<int> stragglers(const std::vector<Report::Times>& times);
+// The workers that took a quarter longer for a shard than most.
+std::vector<Report::Times> stragglers(const std::vector<Report::Times>& times);
 
 // Absent fields, and numbers that are not finite, are null.
 std::string report_to_json(const Report& report);

@@ -50,12 +50,33 @@ TEST(Report, IsReadBackExactly) {
 }
 
 TEST(Report, NamesWorkersThatAreSlowerThanMost) {
-  EXPECT_TRUE(stragglers({}).empty());
-  EXPECT_TRUE(stragglers({{.compute = 9}}).empty());
-  EXPECT_TRUE(stragglers({{.compute = 1}, {.compute = 1.2}}).empty());
-  EXPECT_EQ(stragglers({{.compute = 1}, {.compute = 1.3}}), std::vector<int>{1});
-  EXPECT_EQ(stragglers({{.compute = 4}, {.compute = 1}, {.compute = 1.1}, {.compute = 1}}),
-            std::vector<int>{0});
+  const auto names = [](std::vector<double> shard_seconds) {
+    Report report;
+    for (const double seconds : shard_seconds) {
+      const int name = static_cast<int>(report.times.size()) + 10;
+      report.times.push_back({.worker = name, .shards = 4, .shard = seconds});
+    }
+    return to_text(parse_json(report_to_json(report))["stragglers"]);
+  };
+  EXPECT_EQ(names({}), "[]");
+  EXPECT_EQ(names({9}), "[]");
+  EXPECT_EQ(names({1, 1.2}), "[]");
+  EXPECT_EQ(names({1, 1.3}), "[11]");
+  EXPECT_EQ(names({4, 1, 1.1, 1}), "[10]");
+  EXPECT_EQ(names({0, 1, 1.1, 0}), "[]") << "of some nothing is known";
+}
+
+TEST(Report, SaysWhatEachWorkerHadAndTook) {
+  Report report;
+  report.balance = "speed";
+  report.rebalances = 2;
+  report.times.push_back({.worker = 3, .shards = 5, .shard = 0.25});
+  const Json json = parse_json(report_to_json(report));
+  EXPECT_EQ(json["balance"], "speed");
+  EXPECT_EQ(json["rebalances"], 2);
+  EXPECT_EQ(json["worker_times"][0]["worker"], 3);
+  EXPECT_EQ(json["worker_times"][0]["shards"], 5);
+  EXPECT_EQ(json["worker_times"][0]["shard_s"], 0.25);
 }
 
 }  // namespace

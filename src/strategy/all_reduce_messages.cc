@@ -25,6 +25,7 @@ double seconds_between(Instant begin, Instant end) {
 }  // namespace
 
 AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const ParameterSpace& space,
+                                     std::vector<ShardRange> placement,
                                      const AllReduceMessagesOptions& options)
     : world_(world),
       rank_(world.rank()),
@@ -32,7 +33,7 @@ AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const Par
       fabric_(*world.fabric()),
       executor_(executor),
       space_(space),
-      merges_(executor, place_workers(executor.options().shards, world.workers())),
+      merges_(executor, std::move(placement)),
       collectives_(fabric_,
                    std::make_shared<Placement>(Placement::even(
                        static_cast<size_t>(world.workers()), static_cast<size_t>(world.workers()))),

@@ -30,9 +30,9 @@ struct AllReduceMessagesOptions {
 
 class AllReduceMessages : public Strategy, private GradientWatch {
  public:
-  // All outlive it.
+  // `placement` has the shards of each worker. All but that outlive it.
   AllReduceMessages(World& world, Executor& executor, const ParameterSpace& space,
-                    const AllReduceMessagesOptions& options);
+                    std::vector<ShardRange> placement, const AllReduceMessagesOptions& options);
   ~AllReduceMessages() override;
 
   const char* name() const override { return "all_reduce"; }

@@ -13,6 +13,7 @@ struct alignas(64) AllReduceShared::Flags {
 };
 
 AllReduceShared::AllReduceShared(World& world, Executor& executor, const ParameterSpace& space,
+                                 std::vector<ShardRange> placement,
                                  const std::vector<StepSize>& steps)
     : world_(world),
       rank_(world.rank()),
@@ -21,7 +22,7 @@ AllReduceShared::AllReduceShared(World& world, Executor& executor, const Paramet
       executor_(executor),
       space_(space),
       stride_(round_up(space.total_floats(), size_t{4096} / sizeof(float))),
-      merges_(executor, place_workers(executor.options().shards, world.workers())) {
+      merges_(executor, std::move(placement)) {
   first_buffer_.assign(static_cast<size_t>(world.workers()) + 1, 0);
   for (size_t worker = 0; worker < merges_.placement().size(); ++worker) {
     size_t most = 0;

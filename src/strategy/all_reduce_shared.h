@@ -19,10 +19,11 @@ namespace starling {
 
 class AllReduceShared final : public Strategy {
  public:
-  // `steps` are the sizes that steps will have. The executor gets its memory here,
-  // and it, the world and this live and die together. All workers make it at the same time.
+  // `placement` has the shards of each worker, `steps` the sizes that steps will have. The executor
+  // gets its memory here, and it, the world and this live and die together. All workers make it at
+  // the same time.
   AllReduceShared(World& world, Executor& executor, const ParameterSpace& space,
-                  const std::vector<StepSize>& steps);
+                  std::vector<ShardRange> placement, const std::vector<StepSize>& steps);
   ~AllReduceShared() override;
 
   const char* name() const override { return "all_reduce"; }

@@ -18,6 +18,13 @@ struct Parts {
   Executor& executor;
   const ParameterSpace& space;
   const std::vector<StepSize>& steps;
+  std::span<const ShardRange> placement;
+
+  // The shards of each worker.
+  std::vector<ShardRange> ranges() const {
+    if (placement.empty()) return place_workers(executor.options().shards, world.workers());
+    return {placement.begin(), placement.end()};
+  }
 };
 
 std::unique_ptr<Strategy> single(const Parts& parts) {
@@ -32,10 +39,11 @@ std::unique_ptr<Strategy> single(const Parts& parts) {
 std::unique_ptr<Strategy> all_reduce(const Parts& parts) {
   if (parts.world.workers() == 1 && !parts.world.survives()) return single(parts);
   if (parts.world.shares_memory()) {
-    return std::make_unique<AllReduceShared>(parts.world, parts.executor, parts.space, parts.steps);
+    return std::make_unique<AllReduceShared>(parts.world, parts.executor, parts.space,
+                                             parts.ranges(), parts.steps);
   }
   return std::make_unique<AllReduceMessages>(
-      parts.world, parts.executor, parts.space,
+      parts.world, parts.executor, parts.space, parts.ranges(),
       AllReduceMessagesOptions{.exact = parts.options.exact, .overlap = parts.options.overlap});
 }
 
@@ -52,7 +60,7 @@ std::unique_ptr<Strategy> sharded(const Parts& parts) {
   }
   if (!splits_optimizer(parts.options, parts.world)) return single(parts);
   return std::make_unique<Sharded>(
-      parts.world, parts.executor, parts.space,
+      parts.world, parts.executor, parts.space, parts.ranges(),
       Sharded::Options{.replicas = parts.options.replicas, .overlap = parts.options.overlap});
 }
 
@@ -78,13 +86,14 @@ bool splits_optimizer(const StrategyOptions& options, const World& world) {
 
 std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,
                                         Executor& executor, const ParameterSpace& space,
-                                        const std::vector<StepSize>& steps) {
+                                        const std::vector<StepSize>& steps,
+                                        std::span<const ShardRange> placement) {
   const std::string name = !options.name.empty()                       ? options.name
                            : world.workers() == 1 && !world.survives() ? "single"
                                                                        : "all_reduce";
   world.require_shards(executor.options().shards);
   for (const Entry& entry : kStrategies) {
-    if (name == entry.name) return entry.make({options, world, executor, space, steps});
+    if (name == entry.name) return entry.make({options, world, executor, space, steps, placement});
   }
   throw input_error(fmt::format("strategy.name = \"{}\" is not known", name),
                     fmt::format("use one of: {}", fmt::join(strategy_names(), ", ")));

@@ -18,10 +18,12 @@ std::vector<std::string> strategy_names();
 // Whether each worker has only a part of the optimizer state.
 bool splits_optimizer(const StrategyOptions& options, const World& world);
 
-// `steps` are the sizes that steps will have; all but the options outlive the
-// strategy. Throws Error for a name that is not known, or that does not fit the world.
+// `steps` are the sizes that steps will have, `placement` the shards of each worker; none: as many
+// for each. All but these and the options outlive the strategy. Throws Error for a name that is not
+// known, or that does not fit the world.
 std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,
                                         Executor& executor, const ParameterSpace& space,
-                                        const std::vector<StepSize>& steps);
+                                        const std::vector<StepSize>& steps,
+                                        std::span<const ShardRange> placement = {});
 
 }  // namespace starling

@@ -5,8 +5,9 @@
 namespace starling {
 
 Sharded::Sharded(World& world, Executor& executor, const ParameterSpace& space,
-                 const Options& options)
-    : AllReduceMessages(world, executor, space, {.exact = true, .overlap = options.overlap}),
+                 std::vector<ShardRange> placement, const Options& options)
+    : AllReduceMessages(world, executor, space, std::move(placement),
+                        {.exact = true, .overlap = options.overlap}),
       owners_(space, {world.members().begin(), world.members().end()}, options.replicas),
       self_(static_cast<size_t>(world.rank())),
       own_(owners_.floats(self_)),

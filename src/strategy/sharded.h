@@ -24,8 +24,9 @@ class Sharded final : public AllReduceMessages {
     int replicas = 1;
     bool overlap = true;
   };
-  // All outlive it.
-  Sharded(World& world, Executor& executor, const ParameterSpace& space, const Options& options);
+  // `placement` has the shards of each worker. All but that outlive it.
+  Sharded(World& world, Executor& executor, const ParameterSpace& space,
+          std::vector<ShardRange> placement, const Options& options);
   ~Sharded() override { abandon(); }
 
   const char* name() const override { return "sharded"; }

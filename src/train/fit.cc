@@ -57,6 +57,8 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       train_((impl.check_data(train, "training"), train)),
       options_(options),
       executor_(impl.executor_for(options.batch)),
+      full_step_(step_of(train.size(), options)),
+      balancer_(impl.options.strategy.balance, executor_.options().shards),
       loader_(train, {.batch = options.batch,
                       .seed = impl.options.seed,
                       .shuffle = options.shuffle,
@@ -104,10 +106,16 @@ void FitLoop::follow_world() {
     step_.reset();
     strategy_.reset();
     strategy_ = make_strategy(impl_.options.strategy, world, executor_, impl_.state.space,
-                              step_sizes(train_.size(), options_));
+                              step_sizes(train_.size(), options_),
+                              balancer_.begin(world.view(), world.workers()));
     step_.emplace(executor_, *strategy_, impl_.state, impl_.options.optimizer,
                   impl_.options.non_finite);
     strategy_view_ = world.view();
+    strategy_members_.clear();
+    for (int rank = 0; rank < world.workers(); ++rank)
+      strategy_members_.push_back(world.name_of(rank));
+    if (impl_.options.strategy.balance == Balance::kSpeed)
+      world.require_same("placement of shards", placement_text());
     const TrainState& state = impl_.state;
     const Ownership* const owners = strategy_->ownership();
     if (owners != nullptr && *owners != state.owners()) {
@@ -119,7 +127,7 @@ void FitLoop::follow_world() {
   if (part) impl_.state.split(*strategy_->ownership(), std::move(*part));
   if (strategy_view_ == world.view()) world.forget_former();
   own_shards_ = strategy_->shards();
-  executor_.prepare(step_of(train_.size(), options_), strategy_->shards());
+  executor_.prepare(full_step_, strategy_->shards());
 }
 
 bool FitLoop::recover(const LostWorker& lost) {
@@ -223,11 +231,14 @@ void FitLoop::gather_summary() {
   const double steps = impl_.summary.training_seconds - input_seconds_;
   std::vector<Own> all(static_cast<size_t>(world.workers()));
   all[static_cast<size_t>(world.rank())] = {
-      {.input = input_seconds_,
+      {.worker = world.name(),
+       .input = input_seconds_,
        .compute = steps - exchange.communication - exchange.waiting,
        .communication = exchange.communication,
        .hidden = exchange.hidden,
-       .waiting = exchange.waiting},
+       .waiting = exchange.waiting,
+       .shards = strategy_->shards().size(),
+       .shard = full_steps_ > 0 ? shard_seconds_ / static_cast<double>(full_steps_) : 0},
       bytes_before_ + strategy_->bytes_moved(),
       // What is shared counts once.
       world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes()};
@@ -235,6 +246,7 @@ void FitLoop::gather_summary() {
   for (size_t r = 0; r <= all.size(); ++r) cuts.push_back(r * sizeof(Own));
   world.all_gather("summary", std::as_writable_bytes(std::span(all)), std::move(cuts));
   impl_.summary.strategy = strategy_->name();
+  impl_.summary.rebalances = balancer_.changes();
   impl_.summary.bytes_moved = 0;
   impl_.summary.times.clear();
   impl_.summary.optimizer_bytes.clear();
@@ -280,10 +292,12 @@ bool FitLoop::run_epoch() {
 
 void FitLoop::add_batches() {
   const StepSize size = step_size();
+  double compute_seconds = 0;
   for (int64_t index = 0; index < size.batches(); ++index) {
     const auto input_begin = Clock::now();
     const data::Batch& batch = loader_.next();
     input_seconds_ += seconds_since(input_begin);
+    const auto compute_begin = Clock::now();
     step_->add({.samples = batch.ids,
                 .features = batch.features,
                 .labels = batch.labels,
@@ -291,11 +305,15 @@ void FitLoop::add_batches() {
                 .epoch = cursor_.epoch,
                 .step = size,
                 .index = index});
+    impl_.world().slow_down(seconds_since(compute_begin));
+    compute_seconds += seconds_since(compute_begin);
   }
+  step_->took(compute_seconds);
 }
 
 void FitLoop::run_step() {
   const auto begin = Clock::now();
+  const StepSize size = step_size();
   const uint64_t total_steps = (end_epoch_ - first_epoch_) * steps_per_epoch();
   const uint64_t step = (cursor_.epoch - first_epoch_) * steps_per_epoch() + cursor_.step_in_epoch;
   TrainStep::Result result{};
@@ -341,13 +359,14 @@ void FitLoop::run_step() {
   const double seconds = seconds_since(begin);
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
+  const bool rebalance = balance(size);
   if (!impl_.summary.stopped) save_if_due();  // before newcomers, who don't know of it
-  // All know of the wish, so all do this next, whatever happens to the world meanwhile; it is where
-  // newcomers begin. If the world was made anew within the step, those who were to come in have
-  // done so, or are asked for again.
-  if (wishes_.change && !impl_.summary.stopped) {
-    copy_slices();  // one that leaves takes its own with it
-    if (strategy_view_ == impl_.world().view()) change_workers();
+  // All know of the wish, or have found the same placement, so all do this next, whatever happens
+  // to the world meanwhile; it is where newcomers begin. If the world was made anew within the
+  // step, those who were to come in have done so, or are asked for again.
+  if ((wishes_.change || rebalance) && !impl_.summary.stopped) {
+    if (wishes_.change) copy_slices();  // one that leaves takes its own with it
+    if (wishes_.change && strategy_view_ == impl_.world().view()) change_workers();
     follow_world();
     start_loader();
   }

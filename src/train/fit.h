@@ -10,7 +10,9 @@
 
 #include "data/ledger.h"
 #include "data/loader.h"
+#include "observe/stragglers.h"
 #include "starling/trainer.h"
+#include "strategy/balancer.h"
 #include "strategy/make_strategy.h"
 #include "train/checkpoint.h"
 #include "train/step.h"
@@ -69,6 +71,11 @@ class FitLoop {
   StepSize step_size() const;  // of the next step
   bool run_epoch();            // false: stopped in the middle
   void run_step();
+  // After a step of this size: whether shards are to be placed otherwise before the next one. All
+  // workers come to the same answer.
+  bool balance(const StepSize& size);
+  std::string placement_text() const;
+  void name_stragglers();
   // Throws Error when the weights of all workers were to be compared now, and differ.
   void check_weights();
   void begin_ledger();
@@ -89,6 +96,12 @@ class FitLoop {
   std::optional<TrainStep> step_;
   int64_t strategy_view_ = 0;  // the world's, for which it was made
   std::atomic<ShardRange> own_shards_{};
+  const StepSize full_step_;
+  Balancer balancer_;
+  std::vector<int> strategy_members_;  // names, by rank
+  StragglerWatch straggler_watch_;
+  double shard_seconds_ = 0;  // of this worker, a shard each time, over all full steps
+  uint64_t full_steps_ = 0;
   Wishes wishes_;                     // of all workers, for after this step
   Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
   uint64_t bytes_before_ = 0;

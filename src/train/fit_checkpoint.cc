@@ -86,8 +86,10 @@ Json FitLoop::job_fingerprint() const {
 // What must be the same on all workers, a line each.
 std::string FitLoop::fingerprint_text() const {
   if (impl_.world().workers() == 1) return {};  // nobody to compare with
-  std::string text = fmt::format("version {}\nisa {}\nworkers {}\nlanes {}\n", version(),
-                                 isa_name(), strategy_->workers(), executor_.lanes().count());
+  std::string text =
+      fmt::format("version {}\nisa {}\nworkers {}\nlanes {}\nbalance {}\n", version(), isa_name(),
+                  strategy_->workers(), executor_.lanes().count(),
+                  static_cast<int>(impl_.options.strategy.balance));
   text +=
       fmt::format("strategy {} replicas {}\n", strategy_->name(), impl_.options.strategy.replicas);
   const Json job = job_fingerprint();

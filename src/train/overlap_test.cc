@@ -70,7 +70,8 @@ class Worker {
         state_(model_.graph(), optimizer_, 1),
         executor_(model_.graph(), softmax_cross_entropy(), {}, state_.space, state_.moments,
                   state_.weights.data(), {.lanes = setting.lanes, .shards = setting.shards}),
-        strategy_(world, executor_, state_.space, {.overlap = setting.overlap}),
+        strategy_(world, executor_, state_.space, place_workers(setting.shards, world.workers()),
+                  {.overlap = setting.overlap}),
         step_(executor_, strategy_, state_, optimizer_, NonFinite::kStop) {}
 
   void step() {

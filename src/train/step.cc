@@ -29,7 +29,8 @@ TrainStep::TrainStep(Executor& executor, Strategy& strategy, TrainState& state,
       state_(state),
       optimizer_(optimizer),
       policy_(policy),
-      block_sums_(state.space.blocks().size()) {}
+      block_sums_(state.space.blocks().size()),
+      shard_seconds_(static_cast<size_t>(executor.options().shards)) {}
 
 template <typename Work>
 void TrainStep::for_blocks(BlockRange range, const GradientParts& parts, bool summed, Work work) {
@@ -86,6 +87,9 @@ TrainStep::Result TrainStep::finish(double rate, const Wishes& wishes) {
     require(strategy_.exchange(size_, wishes_));
     stage_ = Stage::kExchanged;
     check_samples();
+    // After the step the board may be the next one's already.
+    for (size_t shard = 0; shard < shard_seconds_.size(); ++shard)
+      shard_seconds_[shard] = executor_.board().seconds(static_cast<int>(shard));
   }
   const Sums& sums = executor_.board().total();
   if (!std::isfinite(sums.loss)) {

@@ -37,6 +37,8 @@ class TrainStep {
   // The gradient of the next batch of the step. What it points to stays until the next call, and
   // the reader of a step of several batches until finish() has returned.
   void add(const BatchRows& batch);
+  // Before finish(): how long this worker took for its shards, in all batches of the step.
+  void took(double seconds) { executor_.board().set_seconds(strategy_.shards().begin, seconds); }
   // After all batches of the step. `wishes` are this worker's. Throws Error naming step and layer
   // when a number is not finite and the policy is to stop, and when another worker is lost.
   Result finish(double rate, const Wishes& wishes);
@@ -47,6 +49,8 @@ class TrainStep {
   // The step is to be completed by the workers that are left: finish() goes on from where it
   // failed.
   void complete_here();
+  // What each worker took for its shards in the step, at the first of them.
+  std::span<const double> shard_seconds() const { return shard_seconds_; }
   // The samples of the step, batch by batch.
   std::span<const uint64_t> samples() const { return ids_; }
   // A step of one batch.
@@ -94,6 +98,7 @@ class TrainStep {
   BatchRows batch_;  // the last that was added
   std::vector<uint64_t> ids_;
   std::vector<double> block_sums_;
+  std::vector<double> shard_seconds_;
   // How far finish() has come.
   enum class Stage : uint8_t {
     kAdding,

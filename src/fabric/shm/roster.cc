@@ -19,7 +19,8 @@ namespace {
 // When a process began, in the kernel's ticks; 0 if there is no such process.
 uint64_t birth_of(pid_t process) {
   std::ifstream stream("/proc/" + std::to_string(process) + "/stat");
-  std::string text((std::istreambuf_iterator<char>(stream)), {});
+  std::string text;  // by a call that does not throw when the process ends before it is read
+  std::getline(stream, text, '\0');
   // The second field is a name in brackets that may hold anything; the 22nd is what we want.
   const size_t end = text.rfind(')');
   if (end == std::string::npos) return 0;
