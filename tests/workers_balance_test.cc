@@ -30,10 +30,13 @@ class WorkersBalance : public WorkersTest {
     return with(with(words, job == "cnn" ? cnn_settings() : Words()),
                 {"--set", fmt::format("training.epochs={}", epochs)});
   }
+  // Through shm, over tcp, or "sharded" over it.
   Words balanced(const std::string& job, const std::string& run, int epochs, int workers,
-                 const std::string& fabric) const {
+                 const std::string& way) const {
+    const bool sharded = way == "sharded";
     return with(train(job, run, epochs), {"--workers", fmt::format("{}", workers), "--lanes", "1",
-                                          "--set", "strategy.fabric=" + fabric, "--set",
+                                          "--strategy", sharded ? "sharded" : "all_reduce", "--set",
+                                          "strategy.fabric=" + (sharded ? "tcp" : way), "--set",
                                           "strategy.balance=speed", "--faults", "faults.toml"});
   }
 
@@ -132,7 +135,7 @@ TEST_P(BalancedOver, NewcomersTakePartInIt) {
   expect_balanced("balanced");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BalancedOver, testing::Values("shm", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, BalancedOver, testing::Values("shm", "tcp", "sharded"),
                          [](const auto& tested) { return std::string(tested.param); });
 
 // A step takes so long that there is a second in which it is looked for.

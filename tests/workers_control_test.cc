@@ -33,9 +33,14 @@ class WorkersControl : public WorkersTest {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  static Words of(int workers, const char* fabric, Words more = {}) {
+  // Through shm, over tcp, or "sharded" over it with so many replicas.
+  static Words of(int workers, const std::string& way, Words more = {}) {
     more.insert(more.end(), {"--workers", fmt::format("{}", workers), "--lanes", "1", "--set",
-                             fmt::format("strategy.fabric={}", fabric)});
+                             fmt::format("strategy.fabric={}", way == "shm" ? "shm" : "tcp")});
+    if (way.starts_with("sharded")) {
+      more.insert(more.end(), {"--strategy", "sharded", "--set",
+                               fmt::format("strategy.replicas={}", way.back())});
+    }
     return more;
   }
 
@@ -79,7 +84,7 @@ class WorkersControl : public WorkersTest {
 };
 
 TEST_F(WorkersControl, WorkersJoinAndLeaveUnderLoad) {
-  for (const char* fabric : {"shm", "tcp"}) {
+  for (const char* fabric : {"shm", "tcp", "sharded0", "sharded1"}) {
     SCOPED_TRACE(fabric);
     Process process = start(train(fabric, kEndless, of(2, fabric, kManySteps)));
     const Json before = await(fabric, "running");

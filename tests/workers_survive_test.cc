@@ -26,6 +26,9 @@ struct FaultLine {
   uint64_t step;
 };
 
+// The ways of training: through shm, over tcp, and over tcp with the optimizer state split.
+const Words kWays = {"shm", "tcp", "sharded"};
+
 class WorkersSurvive : public WorkersTest {
  protected:
   void SetUp() override {
@@ -37,6 +40,8 @@ class WorkersSurvive : public WorkersTest {
   Words train(const std::string& job, const std::string& run, int workers,
               const std::string& fabric) const {
     Words words = {"train", job + ".toml", "--run-dir", run, "--no-progress"};
+    // Of several blocks, so that every worker has some.
+    if (job == "mlp") words.insert(words.end(), {"--set", "model.layers.0.units=1000"});
     if (job == "cnn") {
       for (const std::string& word : cnn_settings()) words.push_back(word);
     }
@@ -44,7 +49,9 @@ class WorkersSurvive : public WorkersTest {
     words.insert(words.end(), {"--set", "checkpoint.every_steps=3"});
     if (workers == 1) return words;
     words.insert(words.end(), {"--workers", fmt::format("{}", workers), "--lanes", "1"});
-    words.insert(words.end(), {"--set", "strategy.fabric=" + fabric});
+    if (fabric == "sharded") words.insert(words.end(), {"--strategy", fabric});
+    words.insert(words.end(),
+                 {"--set", fabric == "shm" ? "strategy.fabric=shm" : "strategy.fabric=tcp"});
     return words;
   }
 
@@ -108,9 +115,12 @@ TEST_P(WorkerKilledAt, EachPointOfTheProtocolIsMissedByNobody) {
     const auto point = static_cast<FaultPoint>(i);
     // Each has its copy of the state over tcp, and needs no help with its blocks.
     const bool in_block = point == FaultPoint::kBlock || point == FaultPoint::kBlockWritten;
-    if (in_block && std::string(fabric) == "tcp") continue;
+    if (in_block && std::string(fabric) != "shm") continue;
+    const bool of_slices = point == FaultPoint::kSliced || point == FaultPoint::kSpread;
+    if (of_slices && std::string(fabric) != "sharded") continue;
     if (point == FaultPoint::kCheckpoint && worker > 0) continue;  // the chief's
-    const bool early = point == FaultPoint::kStart || point == FaultPoint::kStrategy;
+    const bool early = point == FaultPoint::kStart || point == FaultPoint::kStrategy ||
+                       point == FaultPoint::kSliced;
     const Json recoveries =
         survive(job, fabric, {"kill", worker, std::string(name_of(point)), early ? 0 : kMidway});
     if (point == FaultPoint::kStart) continue;  // before the others would have told of it
@@ -123,14 +133,15 @@ TEST_P(WorkerKilledAt, EachPointOfTheProtocolIsMissedByNobody) {
 
 INSTANTIATE_TEST_SUITE_P(All, WorkerKilledAt,
                          testing::Combine(testing::Values("mlp", "cnn"),
-                                          testing::Values("shm", "tcp"), testing::Values(0, 1)),
+                                          testing::Values("shm", "tcp", "sharded"),
+                                          testing::Values(0, 1)),
                          [](const auto& tested) {
                            return fmt::format("{}_{}_worker{}", std::get<0>(tested.param),
                                               std::get<1>(tested.param), std::get<2>(tested.param));
                          });
 
 TEST_F(WorkersSurvive, AFrozenWorkerIsKilledAndMissedByNobody) {
-  for (const char* fabric : {"shm", "tcp"}) {
+  for (const std::string& fabric : kWays) {
     for (const char* point : {"gradient", "updated"}) {
       const Json recoveries =
           survive("mlp", fabric, {"freeze", 1, point, kMidway}, "strategy.heartbeat_limit=1");
@@ -180,7 +191,7 @@ TEST_F(WorkersSurvive, EverySurvivorsLogNamesWhoAndWhere) {
 
 // One after another, and one while the others still recover from the loss of the one before.
 TEST_F(WorkersSurvive, AllButOneMayBeLost) {
-  for (const char* fabric : {"shm", "tcp"}) {
+  for (const std::string& fabric : kWays) {
     SCOPED_TRACE(fabric);
     write_faults(
         {{"kill", 0, "announced", 4}, {"kill", 2, "strategy", 4}, {"kill", 3, "updated", kMidway}});
@@ -209,7 +220,7 @@ TEST_F(WorkersSurvive, TwoLostAtTheSameTime) {
 TEST_F(WorkersSurvive, KillsAtRandom) {
   for (uint64_t round = 0; round < seed_count(10); ++round) {
     std::mt19937_64 random(round);
-    const std::string fabric = round % 2 == 0 ? "shm" : "tcp", run = fmt::format("run{}", round);
+    const std::string fabric = kWays[round % kWays.size()], run = fmt::format("run{}", round);
     const auto moment = std::chrono::milliseconds(random() % 400);
     const int victim = static_cast<int>(random() % 3);
     SCOPED_TRACE(fmt::format("{} worker {} after {} ms", run, victim, moment.count()));
@@ -231,7 +242,7 @@ TEST_F(WorkersSurvive, ALostWorkerIsReplaced) {
     Words words = train("mlp", alone, 1, "");
     words.insert(words.end(), settings.begin(), settings.end());
     done(words);
-    for (const char* fabric : {"shm", "tcp"}) {
+    for (const std::string& fabric : kWays) {
       const std::string run = fmt::format("{}{}", fabric, batch);
       SCOPED_TRACE(run);
       write_faults({{"kill", batch == 40 ? 0 : 1, "gradient", kMidway}});

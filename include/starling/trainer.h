@@ -115,9 +115,10 @@ struct FitSummary {
   std::string strategy;            // its name
   uint64_t bytes_moved = 0;        // of gradients between workers, by all of them, in this call
   std::vector<WorkerTimes> times;  // by worker, of this call
-  uint64_t rebalances = 0;         // how often shards were placed otherwise, in this call
-  bool stopped = false;            // by should_stop
-  std::string resumed_from;        // the checkpoint's path; empty if none
+  std::vector<uint64_t> optimizer_bytes;  // of optimizer state that each worker keeps
+  uint64_t rebalances = 0;                // how often shards were placed otherwise, in this call
+  bool stopped = false;                   // by should_stop
+  std::string resumed_from;               // the checkpoint's path; empty if none
 };
 
 class Trainer {

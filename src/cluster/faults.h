@@ -21,8 +21,10 @@ namespace starling {
 enum class FaultPoint : uint8_t {
   kStart,         // the worker has met the others for the first time
   kStrategy,      // before the strategy is made
+  kSliced,        // the slices of optimizer state are cut, but not taken into use
   kStep,          // before the gradients of a step
   kGradient,      // after them, before they are given to the others
+  kSpread,        // new weights are computed, before they are given to the others
   kAnnounced,     // all that the others need of this worker is there
   kUpdate,        // before the update
   kBlock,         // a block is about to be written

@@ -157,6 +157,13 @@ void World::all_gather(const char* what, std::span<std::byte> all, std::vector<s
   if (can_talk(what)) wait(what, collectives_->all_gather(all, std::move(cuts)));
 }
 
+void World::hand_over(const char* what, const Handover& given) {
+  std::vector<size_t> cuts(static_cast<size_t>(workers()) + 1, given.bytes);
+  std::fill_n(cuts.begin(), given.from + 1, size_t{0});
+  if (can_talk(what))
+    wait(what, collectives_->gather(given.to, given.out, given.in, std::move(cuts)));
+}
+
 SharedSegment World::open_shared(int64_t process, int64_t descriptor) {
   const std::string path = fmt::format("/proc/{}/fd/{}", process, descriptor);
   const Socket file(open(path.c_str(), O_RDWR | O_CLOEXEC));

@@ -43,6 +43,7 @@ class World {
   bool is_chief() const { return rank() == 0; }
   // What this worker is called for the whole run; and what the one of that rank is.
   int name() const { return place_.rank; }
+  std::span<const int> members() const { return members_; }  // names, by rank
   int name_of(int rank) const { return members_[static_cast<size_t>(rank)]; }
   // Whether all workers share memory.
   bool shares_memory() const { return place_.descriptor >= 0 && place_.fabric == FabricKind::kShm; }
@@ -103,6 +104,16 @@ class World {
   void broadcast(const char* what, std::span<std::byte> bytes);
   // Rank r's part of `all` is bytes cuts[r] … cuts[r + 1]; each has filled in its own.
   void all_gather(const char* what, std::span<std::byte> all, std::vector<size_t> cuts);
+
+  // What the one of rank `from` has, to the one of rank `to`; `in` is as long there. All call it,
+  // and agree on the number of bytes; the spans of the others are not used.
+  struct Handover {
+    int from, to;
+    size_t bytes;
+    std::span<const std::byte> out = {};
+    std::span<std::byte> in = {};
+  };
+  void hand_over(const char* what, const Handover& given);
 
   // The first worker whose text is not the chief's, and the first line that differs; the same
   // answer on every worker, and nothing when all are alike.

@@ -50,7 +50,7 @@ TEST(AlgorithmsDocument, EveryAlgorithmHasItsSection) {
   const std::string text = read_document();
   for (const char* name :
        {"all_reduce_direct", "all_reduce_halving_doubling", "all_reduce_ring", "all_reduce_shared",
-        "reduce_scatter", "all_gather", "broadcast", "gather", "barrier"}) {
+        "reduce_scatter", "all_gather", "broadcast", "gather", "shift", "barrier"}) {
     EXPECT_NE(text.find(fmt::format("\n## {}\n", name)), std::string::npos) << name;
   }
 }
@@ -149,6 +149,10 @@ TEST_P(BytesOnTheWire, TheOthersMoveWhatTheirFormulasSay) {
     return all.gather(0, std::as_bytes(std::span(out)).first(slice),
                       std::as_writable_bytes(std::span(out)), cuts);
   });
+  const auto shift = moved(sum, true, [&](Collectives& all, std::vector<float>& out) {
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(out));
+    return all.shift(bytes.first(slice), world() == 1 ? bytes.first(0) : bytes.last(slice));
+  });
   const auto barrier =
       moved(sum, true, [&](Collectives& all, std::vector<float>&) { return all.barrier(); });
   for (size_t r = 0; r < world(); ++r) {
@@ -163,6 +167,8 @@ TEST_P(BytesOnTheWire, TheOthersMoveWhatTheirFormulasSay) {
     EXPECT_EQ(broadcast[r].received, r == 0 ? 0 : bytes());
     EXPECT_EQ(gather[r].sent, r == 0 ? 0 : slice);
     EXPECT_EQ(gather[r].received, r == 0 ? bytes() - slice : 0);
+    EXPECT_EQ(shift[r].sent, n == 1 ? 0 : slice);
+    EXPECT_EQ(shift[r].received, n == 1 ? 0 : slice);
     EXPECT_EQ(barrier[r].sent, 0u);
   }
   EXPECT_EQ(broadcast[0].sent, static_cast<uint64_t>(std::bit_width(n - 1)) * bytes());

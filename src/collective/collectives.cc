@@ -13,6 +13,7 @@
 #include "collective/broadcast.h"
 #include "collective/gather.h"
 #include "collective/reduce_scatter.h"
+#include "collective/shift.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -167,13 +168,19 @@ Span Collectives::slice_of(size_t length, int rank) const {
 
 Collectives::Handle Collectives::reduce_scatter(std::span<const float* const> partials,
                                                 size_t length, std::span<float> slice) {
-  require_room(slice.size(), slice_of(length, rank()).size(), "the slice of reduce_scatter");
+  return reduce_scatter(
+      partials, slice_cuts(length, static_cast<size_t>(world()), options_.slice_unit), slice);
+}
+
+Collectives::Handle Collectives::reduce_scatter(std::span<const float* const> partials,
+                                                std::vector<size_t> cuts, std::span<float> slice) {
+  require_room(cuts.size(), static_cast<size_t>(world()) + 1, "the list of cuts of reduce_scatter");
+  const auto r = static_cast<size_t>(rank());
+  require_room(slice.size(), cuts[r + 1] - cuts[r], "the slice of reduce_scatter");
   Entry entry = this->entry(partials);
   entry.operation = std::make_unique<ReduceScatter>(
-      next_channel(),
-      ReduceScatter::Arguments{
-          entry.placement.get(), entry.partials,
-          slice_cuts(length, static_cast<size_t>(world()), options_.slice_unit), slice.data()});
+      next_channel(), ReduceScatter::Arguments{entry.placement.get(), entry.partials,
+                                               std::move(cuts), slice.data()});
   return start(std::move(entry));
 }
 
@@ -207,6 +214,13 @@ Collectives::Handle Collectives::gather(int root, std::span<const std::byte> own
   Entry entry;
   entry.operation =
       std::make_unique<Gather>(next_channel(), Gather::Arguments{root, own, all, std::move(cuts)});
+  return start(std::move(entry));
+}
+
+Collectives::Handle Collectives::shift(std::span<const std::byte> own,
+                                       std::span<std::byte> before) {
+  Entry entry;
+  entry.operation = std::make_unique<Shift>(next_channel(), Shift::Arguments{own, before});
   return start(std::move(entry));
 }
 

@@ -67,6 +67,9 @@ class Collectives {
   // The same, but only this rank's slice (slice_of) of a sum of `length` floats.
   Handle reduce_scatter(std::span<const float* const> partials, size_t length,
                         std::span<float> slice);
+  // The same with slices of any size: rank i's is from cuts[i] to cuts[i + 1].
+  Handle reduce_scatter(std::span<const float* const> partials, std::vector<size_t> cuts,
+                        std::span<float> slice);
   // Everybody's bytes in `all`, where the own already are; rank i's are from cuts[i] to cuts[i +
   // 1].
   Handle all_gather(std::span<std::byte> all, std::vector<size_t> cuts);
@@ -76,6 +79,8 @@ class Collectives {
   // Everybody's bytes in the root's `all`; elsewhere `all` is not used.
   Handle gather(int root, std::span<const std::byte> own, std::span<std::byte> all,
                 std::vector<size_t> cuts);
+  // The bytes of the rank before this one; rank 0 has those of the last. A rank alone has none.
+  Handle shift(std::span<const std::byte> own, std::span<std::byte> before);
   Handle barrier();
 
   // The floats of a vector that are this rank's (or another's) in reduce_scatter.

@@ -178,6 +178,39 @@ TEST_P(CollectivesTest, GatherAndAllGatherJoinUnevenParts) {
   });
 }
 
+TEST_P(CollectivesTest, ReduceScatterToUnevenSlicesSumsExactly) {
+  const SharedSum sum(Placement::even(16, world()), length(), 5);
+  std::vector<size_t> cuts(world(), 0);  // all but the last have a share that grows, or none
+  for (size_t r = 1; r < world(); ++r) cuts[r] = length() * r * (r - 1) / (world() * world());
+  cuts.push_back(length());
+  run([&](Fabric& fabric) {
+    Collectives all(fabric, sum.placement, {.chunk_bytes = chunk_sizes()[0]});
+    const auto own = sum.of(fabric.rank());
+    const size_t r = static_cast<size_t>(fabric.rank());
+    std::vector<float> slice(cuts[r + 1] - cuts[r], -1.0f);
+    const Status status = all.wait(all.reduce_scatter(pointers(own), cuts, slice));
+    ASSERT_TRUE(status) << status.failure().message;
+    EXPECT_TRUE(std::equal(slice.begin(), slice.end(),
+                           sum.expected.begin() + static_cast<ptrdiff_t>(cuts[r])));
+  });
+}
+
+TEST_P(CollectivesTest, ShiftGivesEachTheBytesOfTheOneBefore) {
+  const auto placement = std::make_shared<Placement>(Placement::even(16, world()));
+  run([&](Fabric& fabric) {
+    Collectives all(fabric, placement, {.chunk_bytes = chunk_sizes()[0]});
+    const auto bytes_of = [&](size_t rank) { return pattern(length() * (rank + 1) / 2, rank); };
+    const size_t r = static_cast<size_t>(fabric.rank());
+    const auto own = bytes_of(r);
+    const auto expected =
+        world() == 1 ? std::vector<std::byte>() : bytes_of((r + world() - 1) % world());
+    std::vector<std::byte> before(expected.size());
+    const Status status = all.wait(all.shift(own, before));
+    ASSERT_TRUE(status) << status.failure().message;
+    EXPECT_TRUE(before == expected);
+  });
+}
+
 TEST_P(CollectivesTest, SeveralInFlightEndInAnyOrder) {
   constexpr size_t kCount = 5;
   std::vector<SharedSum> sums;

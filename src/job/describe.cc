@@ -7,6 +7,7 @@
 #include "base/isa.h"
 #include "engine/executor.h"
 #include "job/job_build.h"
+#include "train/optimizer_transfer.h"
 #include "train/state.h"
 
 namespace starling {
@@ -96,8 +97,13 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
                       isa_name(), job.optimizer.name, job.optimizer.learning_rate);
   text += cost_text(job, model);
   const size_t weights = state.space.total_floats() * sizeof(float);
-  const size_t parts[] = {weights, state.optimizer.size() * weights, executor.gradient_bytes(),
-                          executor.arena_bytes(), executor.packed_bytes()};
+  const bool sharded = job.strategy.name == "sharded" && job.workers > 1;
+  const size_t optimizer = sharded ? split_optimizer_bytes(state.space, state.optimizer.kinds(),
+                                                           static_cast<int>(job.workers),
+                                                           static_cast<int>(job.strategy.replicas))
+                                   : state.optimizer.bytes();
+  const size_t parts[] = {weights, optimizer, executor.gradient_bytes(), executor.arena_bytes(),
+                          executor.packed_bytes()};
   double total = 0;
   for (const size_t part : parts) total += static_cast<double>(part);
   text += fmt::format(

@@ -114,6 +114,7 @@ struct StrategyJob {
   std::string fabric = "shm";
   bool exact = true;
   bool overlap = true;
+  uint64_t replicas = 1;
   std::string balance = "even";
   uint64_t check_every = 0;
   bool survive = true;

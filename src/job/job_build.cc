@@ -195,6 +195,7 @@ TrainerOptions trainer_options(const Job& job) {
   options.strategy = {.name = job.strategy.name == "auto" ? "" : job.strategy.name,
                       .exact = job.strategy.exact,
                       .overlap = job.strategy.overlap,
+                      .replicas = static_cast<int>(job.strategy.replicas),
                       .balance = job.strategy.balance == "speed" ? Balance::kSpeed : Balance::kEven,
                       .min_workers = job.strategy.min_workers,
                       .check_every = job.strategy.check_every};

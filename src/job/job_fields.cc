@@ -13,7 +13,7 @@ constexpr std::string_view kSources[] = {"fashion-mnist", "mnist",     "idx",
                                          "npy",           "synthetic", "synthetic-regression"};
 constexpr std::string_view kLosses[] = {"softmax_cross_entropy", "binary_cross_entropy",
                                         "mean_squared_error"};
-constexpr std::string_view kStrategies[] = {"auto", "single", "all_reduce"};
+constexpr std::string_view kStrategies[] = {"auto", "single", "all_reduce", "sharded"};
 constexpr std::string_view kFabrics[] = {"shm", "tcp"};
 constexpr std::string_view kBalances[] = {"even", "speed"};
 
@@ -276,6 +276,11 @@ void add_run_sections(std::vector<Section>& sections) {
             [](Job& j) -> Slot { return &j.strategy.exact; }},
            {"overlap", "tcp: exchange gradients while the rest of them is computed.",
             [](Job& j) -> Slot { return &j.strategy.overlap; }},
+           {"replicas",
+            "sharded: copies of a worker's optimizer state on another; with 1 none is lost with "
+            "it.",
+            [](Job& j) -> Slot { return &j.strategy.replicas; },
+            {.max = 1}},
            {"balance",
             "How many shards each worker computes: as many, or by its speed.",
             [](Job& j) -> Slot { return &j.strategy.balance; },

@@ -333,6 +333,7 @@ class Run {
     report.lanes = trainer.lanes();
     report.exact = job_.strategy.exact;
     report.bytes_sent = summary.bytes_moved;
+    report.optimizer_bytes = summary.optimizer_bytes;
     for (const WorkerTimes& t : summary.times)
       report.times.push_back(
           {t.worker, t.input, t.compute, t.communication, t.hidden, t.waiting, t.shards, t.shard});

@@ -88,6 +88,7 @@ std::string report_to_json(const Report& report) {
   json["test_accuracy"] = or_null(report.test_accuracy);
   json["weights_sha256"] = or_null(report.weights_sha256);
   json["bytes_sent"] = report.bytes_sent;
+  json["optimizer_bytes"] = report.optimizer_bytes;
   json["worker_times"] = times_to_json(report.times);
   json["stragglers"] = stragglers_to_json(report.times);
   json["balance"] = report.balance;

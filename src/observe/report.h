@@ -33,6 +33,7 @@ struct Report {
   double wall_s = 0;
   double samples_per_s = 0;
   uint64_t bytes_sent = 0;
+  std::vector<uint64_t> optimizer_bytes;  // of optimizer state, by worker
   std::optional<double> train_loss;
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;

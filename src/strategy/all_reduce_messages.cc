@@ -48,10 +48,13 @@ AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const Par
   if (options.overlap && buckets_.size() > 1) background_.emplace();
 }
 
-AllReduceMessages::~AllReduceMessages() {
+AllReduceMessages::~AllReduceMessages() { abandon(); }
+
+void AllReduceMessages::abandon() {
   if (!background_) return;
-  abandoned_ = true;  // by a step that has thrown
+  abandoned_ = true;
   fabric_.wake();
+  background_.reset();
 }
 
 uint64_t AllReduceMessages::bytes_moved() const { return fabric_.counters().bytes_sent; }
@@ -138,6 +141,11 @@ void AllReduceMessages::sum_what_is_left() {
   if (background_) fabric_.wake();
 }
 
+Collectives::Handle AllReduceMessages::start(const Bucket& bucket,
+                                             std::span<const float* const> partials) {
+  return collectives_.all_reduce(partials, {sum_ + bucket.offset, bucket.size});
+}
+
 Status AllReduceMessages::reduce() {
   flights_.clear();
   std::deque<Collectives::Handle> under_way;
@@ -150,7 +158,7 @@ Status AllReduceMessages::reduce() {
       const Bucket& bucket = buckets_[next];
       for (size_t i = 0; i < at.size(); ++i) at[i] = partials_[i] + bucket.offset;
       if (under_way.empty()) flights_.push_back({fabric_.now(), Instant::max()});
-      under_way.push_back(collectives_.all_reduce(at, {sum_ + bucket.offset, bucket.size}));
+      under_way.push_back(start(bucket, at));
       begun_.fetch_add(1, std::memory_order_release);
     }
     collectives_.advance();
@@ -185,12 +193,7 @@ Status AllReduceMessages::gather_board(Wishes& wishes) {
   return {};
 }
 
-Status AllReduceMessages::exchange(const StepSize& step, Wishes& wishes) {
-  if (announced_) {  // in another view: the step is being completed
-    wishes = *announced_;
-    announced_.reset();
-    return {};
-  }
+Status AllReduceMessages::reduce_and_gather(const StepSize& step, Wishes& wishes) {
   const bool in_background = std::exchange(in_background_, false);
   if (!in_background) begin(step);
   sum_what_is_left();
@@ -203,20 +206,45 @@ Status AllReduceMessages::exchange(const StepSize& step, Wishes& wishes) {
   }
   Status done = reduced_;
   if (done) done = gather_board(wishes);
-  if (done && world_.survives()) {
-    // All that this worker needs is here: it may complete the step alone. Who hears this from all
-    // begins the update.
-    announced_ = wishes;
-    world_.announce();
-    pass(FaultPoint::kAnnounced);
-    done = collectives_.wait(collectives_.barrier());
-    if (done) announced_.reset();
-  }
   seconds_.communication += seconds_between(computed, fabric_.now());
   for (const Flight& flight : flights_)
     seconds_.hidden +=
         seconds_between(std::min(flight.begin, computed), std::min(flight.end, computed));
   return done;
+}
+
+bool AllReduceMessages::was_announced(Wishes& wishes) {
+  if (!announced_) return false;
+  wishes = *announced_;
+  announced_.reset();
+  return true;
+}
+
+Status AllReduceMessages::wait_for(std::initializer_list<Collectives::Handle> handles) {
+  const World::Waiting waiting(world_);
+  const Instant begin = fabric_.now();
+  Status all;
+  for (const Collectives::Handle& handle : handles) {
+    if (Status done = collectives_.wait(handle); all && !done) all = done;
+  }
+  seconds_.communication += seconds_between(begin, fabric_.now());
+  return all;
+}
+
+Status AllReduceMessages::announce(const Wishes& wishes) {
+  if (!world_.survives()) return {};
+  announced_ = wishes;
+  world_.announce();
+  pass(FaultPoint::kAnnounced);
+  Status done = wait_for({collectives_.barrier()});
+  if (done) announced_.reset();
+  return done;
+}
+
+Status AllReduceMessages::exchange(const StepSize& step, Wishes& wishes) {
+  if (was_announced(wishes)) return {};
+  if (Status done = reduce_and_gather(step, wishes); !done) return done;
+  return announce(wishes);
 }
 
 }  // namespace starling

@@ -8,6 +8,8 @@
 // the step. The lane that completes it sums it; a thread in the background does the rest, and has
 // the fabric from watch() to exchange(). A peer that is lost meanwhile is the failure of
 // exchange().
+//
+// `sharded` (sharded.h) is a kind of it, with other ways of buckets and a later commit.
 #pragma once
 
 #include <atomic>
@@ -26,7 +28,7 @@ struct AllReduceMessagesOptions {
   bool overlap = true;  // with the backward pass
 };
 
-class AllReduceMessages final : public Strategy, private GradientWatch {
+class AllReduceMessages : public Strategy, private GradientWatch {
  public:
   // `placement` has the shards of each worker. All but that outlive it.
   AllReduceMessages(World& world, Executor& executor, const ParameterSpace& space,
@@ -52,6 +54,28 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
 
   // How many buckets have begun their way, in all steps so far. From any thread.
   uint64_t buckets_begun() const { return begun_.load(std::memory_order_acquire); }
+
+ protected:
+  // Begins the way of a bucket, whose partials are these; in the thread that reduces.
+  virtual Collectives::Handle start(const Bucket& bucket, std::span<const float* const> partials);
+  // exchange() without the commit.
+  Status reduce_and_gather(const StepSize& step, Wishes& wishes);
+  // All that this worker needs is here: it may complete the step alone. Who hears this from all
+  // begins the update.
+  Status announce(const Wishes& wishes);
+  // True, once, when the step was announced in another view: it is being completed.
+  bool was_announced(Wishes& wishes);
+  // Ends what is under way in the background, by a step that has thrown: before what start() uses
+  // is gone.
+  void abandon();
+  // Counts as communication.
+  Status wait_for(std::initializer_list<Collectives::Handle> handles);
+
+  Collectives& collectives() { return collectives_; }
+  const ParameterSpace& space() const { return space_; }
+  // Of the whole space: the sum, and before it is made whatever there is.
+  float* sum() { return sum_; }
+  const MergePlan& one_part() const { return one_; }
 
  private:
   // What is the same for every step of one size.
@@ -104,7 +128,7 @@ class AllReduceMessages final : public Strategy, private GradientWatch {
   std::optional<Wishes> announced_;  // and what all want
   bool in_background_ = false;
   Seconds seconds_;
-  std::optional<BackgroundLane> background_;  // goes first
+  std::optional<BackgroundLane> background_;
 };
 
 }  // namespace starling

@@ -6,6 +6,7 @@
 #include "starling/error.h"
 #include "strategy/all_reduce_messages.h"
 #include "strategy/all_reduce_shared.h"
+#include "strategy/sharded.h"
 #include "strategy/single.h"
 
 namespace starling {
@@ -46,11 +47,29 @@ std::unique_ptr<Strategy> all_reduce(const Parts& parts) {
       AllReduceMessagesOptions{.exact = parts.options.exact, .overlap = parts.options.overlap});
 }
 
+std::unique_ptr<Strategy> sharded(const Parts& parts) {
+  if (parts.world.shares_memory()) {
+    throw input_error(
+        "strategy \"sharded\" is for workers that share no memory: with fabric = \"shm\" there is "
+        "one optimizer state for all of them",
+        "use strategy.fabric = \"tcp\", or strategy.name = \"all_reduce\"");
+  }
+  if (parts.options.replicas < 0 || parts.options.replicas > 1) {
+    throw input_error(fmt::format("strategy.replicas = {} is out of range", parts.options.replicas),
+                      "use 1 for a copy on the next worker, or 0 for none");
+  }
+  if (!splits_optimizer(parts.options, parts.world)) return single(parts);
+  return std::make_unique<Sharded>(
+      parts.world, parts.executor, parts.space, parts.ranges(),
+      Sharded::Options{.replicas = parts.options.replicas, .overlap = parts.options.overlap});
+}
+
 struct Entry {
   const char* name;
   std::unique_ptr<Strategy> (*make)(const Parts& parts);
 };
-constexpr Entry kStrategies[] = {{"single", single}, {"all_reduce", all_reduce}};
+constexpr Entry kStrategies[] = {
+    {"single", single}, {"all_reduce", all_reduce}, {"sharded", sharded}};
 
 }  // namespace
 
@@ -58,6 +77,11 @@ std::vector<std::string> strategy_names() {
   std::vector<std::string> names;
   for (const Entry& entry : kStrategies) names.emplace_back(entry.name);
   return names;
+}
+
+bool splits_optimizer(const StrategyOptions& options, const World& world) {
+  return options.name == "sharded" && !world.shares_memory() &&
+         (world.survives() || world.workers() > 1);
 }
 
 std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,

@@ -15,6 +15,9 @@ namespace starling {
 // The names that make_strategy knows.
 std::vector<std::string> strategy_names();
 
+// Whether each worker has only a part of the optimizer state.
+bool splits_optimizer(const StrategyOptions& options, const World& world);
+
 // `steps` are the sizes that steps will have, `placement` the shards of each worker; none: as many
 // for each. All but these and the options outlive the strategy. Throws Error for a name that is not
 // known, or that does not fit the world.

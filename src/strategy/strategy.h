@@ -3,7 +3,7 @@
 // TrainStep calls it in this order, once per step, on every worker:
 //
 //   shards() → [watch()] → the executor computes them → exchange() → [look(), share()] →
-//   begin_update(), update of blocks() → commit()
+//   [spread()] → close() → begin_update(), update of blocks() → commit()
 //
 // A failure (a lost worker, a deadline) leaves weights and optimizer state as they were up to
 // begin_update(); after that the step may be half done. When the world is made anew after it and
@@ -22,11 +22,12 @@
 
 namespace starling {
 
-// The gradient of a batch, as parts that are summed by a plan; each is a flat array of the whole
-// parameter space.
+// The gradient of a batch, as parts that are summed by a plan; each is a flat array of the
+// parameter space, or of what is needed of it: from the float `origin` on.
 struct GradientParts {
   const MergePlan* plan = nullptr;
   std::span<float* const> at;
+  size_t origin = 0;
 };
 
 // Blocks first … last−1 of the parameter space.
@@ -38,12 +39,16 @@ struct BlockRange {
 struct Wishes {
   bool stop = false;    // the run is to end
   bool change = false;  // other workers are to take part from the next step on
+  bool save = false;    // a checkpoint is to be written
 
   void add(const Wishes& other) {
     stop = stop || other.stop;
     change = change || other.change;
+    save = save || other.save;
   }
 };
+
+class Ownership;
 
 class Strategy {
  public:
@@ -73,6 +78,19 @@ class Strategy {
   virtual void look() {}
   // Makes the sums of all blocks known to all; each has filled in those of its blocks.
   virtual Status share(std::span<double> block_sums) = 0;
+
+  // Where each has only some of the optimizer state: who has what. Null: it is whole everywhere.
+  // Then the new weights of blocks() are written here first, in the layout of the space, and
+  // spread() makes those of all blocks known to all. `finite` is then true only if it was for all.
+  virtual const Ownership* ownership() const { return nullptr; }
+  virtual float* next_weights() { return nullptr; }
+  virtual Status spread(bool& /*finite*/) { return {}; }
+  // Blocks of another worker whose state this one updates too, and their gradient.
+  virtual BlockRange copied_blocks() const { return {}; }
+  virtual GradientParts copied_parts() const { return {}; }
+  // Waits until all have what they need for the update, unless exchange() has.
+  virtual Status close() { return {}; }
+
   // The step will be completed, by whoever is left.
   virtual void begin_update() {}
   // Waits until the blocks of all are updated. `finite` is then true only if it was for all.

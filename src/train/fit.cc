@@ -6,6 +6,7 @@
 
 #include "observe/history_json.h"
 #include "starling/error.h"
+#include "train/optimizer_transfer.h"
 
 namespace starling {
 namespace {
@@ -99,8 +100,10 @@ data::RowRange FitLoop::rows_of_shards(uint64_t rows) const {
 
 void FitLoop::follow_world() {
   World& world = impl_.world();
+  std::optional<OptimizerState> part;  // of the optimizer state, for this worker
   world.agree("making the strategy", [&] {
     world.pass(FaultPoint::kStrategy);
+    part.reset();
     if (world.is_donor()) world.give_state(state_for_newcomers());
     if (strategy_) {
       seconds_before_ += strategy_->seconds();
@@ -119,8 +122,15 @@ void FitLoop::follow_world() {
       strategy_members_.push_back(world.name_of(rank));
     if (impl_.options.strategy.balance == Balance::kSpeed)
       world.require_same("placement of shards", placement_text());
+    const TrainState& state = impl_.state;
+    const Ownership* const owners = strategy_->ownership();
+    if (owners != nullptr && *owners != state.owners()) {
+      part = split_anew(world, {state.owners(), state.optimizer}, *owners);
+      world.pass(FaultPoint::kSliced);
+    }
     if (world.view() > 1) world.require_same("job", fingerprint_text());
   });
+  if (part) impl_.state.split(*strategy_->ownership(), std::move(*part));
   if (strategy_view_ == world.view()) world.forget_former();
   own_shards_ = strategy_->shards();
   executor_.prepare(full_step_, strategy_->shards());
@@ -171,6 +181,7 @@ void FitLoop::save_at_end() { save_for_all("the last checkpoint"); }
 void FitLoop::save_for_all(const char* what) {
   World& world = impl_.world();
   world.agree(what, [&] {
+    if (!options_.checkpoints.folder.empty()) gather_optimizer_state();
     if (!options_.checkpoints.folder.empty() && world.is_chief()) {
       save_now();
       store_->wait();
@@ -181,6 +192,20 @@ void FitLoop::save_for_all(const char* what) {
     // them.
     world.barrier(what);
   });
+  gathered_.reset();
+}
+
+void FitLoop::copy_slices() {
+  TrainState& state = impl_.state;
+  if (!state.splits_optimizer() || state.owners().replicas() > 0) return;
+  World& world = impl_.world();
+  Ownership copied;
+  OptimizerState part;
+  world.agree("copying slices", [&] {
+    copied = Ownership(state.space, {world.members().begin(), world.members().end()}, 1);
+    part = split_anew(world, {state.owners(), state.optimizer}, copied);
+  });
+  state.split(copied, std::move(part));
 }
 
 void FitLoop::change_workers() {
@@ -204,7 +229,7 @@ void FitLoop::finish_summary() {
 void FitLoop::gather_summary() {
   struct Own {
     WorkerTimes times;
-    uint64_t bytes_moved;
+    uint64_t bytes_moved, optimizer_bytes;
   };
   World& world = impl_.world();
   Strategy::Seconds exchange = strategy_->seconds();
@@ -220,7 +245,9 @@ void FitLoop::gather_summary() {
        .waiting = exchange.waiting,
        .shards = strategy_->shards().size(),
        .shard = full_steps_ > 0 ? shard_seconds_ / static_cast<double>(full_steps_) : 0},
-      bytes_before_ + strategy_->bytes_moved()};
+      bytes_before_ + strategy_->bytes_moved(),
+      // What is shared counts once.
+      world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes()};
   std::vector<size_t> cuts;
   for (size_t r = 0; r <= all.size(); ++r) cuts.push_back(r * sizeof(Own));
   world.all_gather("summary", std::as_writable_bytes(std::span(all)), std::move(cuts));
@@ -228,8 +255,10 @@ void FitLoop::gather_summary() {
   impl_.summary.rebalances = balancer_.changes();
   impl_.summary.bytes_moved = 0;
   impl_.summary.times.clear();
+  impl_.summary.optimizer_bytes.clear();
   for (const Own& worker : all) {
     impl_.summary.bytes_moved += worker.bytes_moved;
+    impl_.summary.optimizer_bytes.push_back(worker.optimizer_bytes);
     impl_.summary.times.push_back(worker.times);
   }
 }
@@ -263,7 +292,6 @@ bool FitLoop::run_epoch() {
     run_step();
     if (options_.on_step) tell_progress();
     if (impl_.summary.stopped) return false;
-    save_if_due();
   }
   return true;
 }
@@ -306,15 +334,16 @@ void FitLoop::run_step() {
         add_batches();
       }
       const Wishes wishes{.stop = options_.should_stop && options_.should_stop(),
-                          .change = impl_.world().wants_change()};
+                          .change = impl_.world().wants_change(),
+                          .save = is_save_due(impl_.summary.steps + 1)};
       result = step_->finish(rate(impl_.options.optimizer, step, total_steps), wishes);
       over = true;
     } catch (const LostWorker& lost) {
       complete = recover(lost);
     }
   }
-  impl_.summary.stopped = result.wishes.stop;
-  wants_change_ = result.wishes.change;
+  wishes_ = result.wishes;
+  impl_.summary.stopped = wishes_.stop;
   check_weights();
   ledger_.mark(step_->samples());  // the step has checked that its shards had just these
   if (result.applied) {
@@ -337,11 +366,13 @@ void FitLoop::run_step() {
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
   const bool rebalance = balance(size);
+  if (!impl_.summary.stopped) save_if_due();  // before newcomers, who don't know of it
   // All know of the wish, or have found the same placement, so all do this next, whatever happens
   // to the world meanwhile; it is where newcomers begin. If the world was made anew within the
   // step, those who were to come in have done so, or are asked for again.
-  if ((wants_change_ || rebalance) && !impl_.summary.stopped) {
-    if (wants_change_ && strategy_view_ == impl_.world().view()) change_workers();
+  if ((wishes_.change || rebalance) && !impl_.summary.stopped) {
+    if (wishes_.change) copy_slices();  // one that leaves takes its own with it
+    if (wishes_.change && strategy_view_ == impl_.world().view()) change_workers();
     follow_world();
     start_loader();
   }

@@ -45,6 +45,8 @@ class FitLoop {
   void save_at_end();
   // Writes a checkpoint, and waits until it is there; on all workers.
   void save_for_all(const char* what);
+  // Of an optimizer state that is split without copies: makes them, until it is split anew.
+  void copy_slices();
   // Between two steps: workers join and leave.
   void change_workers();
   void start_loader();  // at the cursor
@@ -59,7 +61,11 @@ class FitLoop {
   std::vector<std::byte> state_for_newcomers() const;
   Json job_fingerprint() const;
   std::string fingerprint_text() const;
+  // Whether a checkpoint is to be written when the run has done so many steps.
+  bool is_save_due(uint64_t steps) const;
   void save_if_due();
+  // Of an optimizer state that is split: to the chief, by all.
+  void gather_optimizer_state();
   void save_now();
   uint64_t steps_per_epoch() const;
   StepSize step_size() const;  // of the next step
@@ -96,7 +102,7 @@ class FitLoop {
   StragglerWatch straggler_watch_;
   double shard_seconds_ = 0;  // of this worker, a shard each time, over all full steps
   uint64_t full_steps_ = 0;
-  bool wants_change_ = false;         // workers are to join after this step
+  Wishes wishes_;                     // of all workers, for after this step
   Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
   uint64_t bytes_before_ = 0;
   data::Loader loader_;
@@ -106,6 +112,7 @@ class FitLoop {
   uint32_t end_epoch_;
   Cursor cursor_;
   History history_;
+  std::optional<OptimizerState> gathered_;  // for the checkpoint that is being written
   std::unique_ptr<CheckpointStore> store_;
   std::chrono::steady_clock::time_point last_save_;
   std::chrono::steady_clock::time_point epoch_begin_;

@@ -11,6 +11,7 @@
 #include "observe/history_json.h"
 #include "starling/error.h"
 #include "train/fit.h"
+#include "train/optimizer_transfer.h"
 #include "train/state_transfer.h"
 
 namespace starling {
@@ -89,6 +90,8 @@ std::string FitLoop::fingerprint_text() const {
       fmt::format("version {}\nisa {}\nworkers {}\nlanes {}\nbalance {}\n", version(), isa_name(),
                   strategy_->workers(), executor_.lanes().count(),
                   static_cast<int>(impl_.options.strategy.balance));
+  text +=
+      fmt::format("strategy {} replicas {}\n", strategy_->name(), impl_.options.strategy.replicas);
   const Json job = job_fingerprint();
   for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, to_text(value));
   text +=
@@ -117,6 +120,10 @@ void FitLoop::open_store() {
 
 std::vector<std::byte> FitLoop::state_for_newcomers() const {
   Snapshot state = snapshot();
+  if (impl_.state.splits_optimizer()) {  // they get their part when it is split anew
+    state.manifest["owners"] = impl_.state.owners().members();
+    state.manifest["replicas"] = impl_.state.owners().replicas();
+  }
   if (const auto place = impl_.state.shared_place()) {
     std::erase_if(state.optimizer, [](const NamedTensor& tensor) {
       return !tensor.name.starts_with(kCallbackPrefix);
@@ -134,7 +141,11 @@ std::vector<std::byte> FitLoop::state_for_newcomers() const {
 Snapshot FitLoop::snapshot() const {
   Snapshot snapshot;
   snapshot.weights = impl_.state.weight_tensors();
-  snapshot.optimizer = impl_.state.optimizer_tensors();
+  if (gathered_) {
+    snapshot.optimizer = impl_.state.optimizer_tensors(*gathered_);
+  } else if (!impl_.state.splits_optimizer()) {
+    snapshot.optimizer = impl_.state.optimizer_tensors(impl_.state.optimizer);
+  }
   snapshot.statistics = impl_.state.statistics_tensors();
   Json callbacks = Json::array();
   for (size_t i = 0; i < options_.callbacks.size(); ++i) {
@@ -220,8 +231,13 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   }
   if (!manifest.contains("shared")) {  // else they are here
     impl_.state.load_weights(snapshot.weights);
-    impl_.state.load_optimizer(optimizer);
+    if (!manifest.contains("owners")) impl_.state.load_optimizer(optimizer);
     impl_.state.load_statistics(snapshot.statistics);
+  }
+  if (manifest.contains("owners")) {
+    impl_.state.split(Ownership(impl_.state.space, manifest.at("owners").get<std::vector<int>>(),
+                                manifest.at("replicas").get<int>()),
+                      OptimizerState(impl_.state.optimizer.kinds()));
   }
   impl_.weights_changed();
   impl_.executor_for(options_.batch);  // refreshes packed copies
@@ -264,14 +280,34 @@ void FitLoop::tell_ledger(const std::string& line) {
   });
 }
 
-void FitLoop::save_if_due() {
-  if (options_.checkpoints.folder.empty() || !impl_.world().is_chief()) return;
+bool FitLoop::is_save_due(uint64_t steps) const {
+  if (options_.checkpoints.folder.empty() || !impl_.world().is_chief()) return false;
   const CheckpointPolicy& policy = options_.checkpoints;
   const double waited =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - last_save_).count();
-  const bool by_steps = policy.every_steps > 0 && impl_.summary.steps % policy.every_steps == 0;
+  const bool by_steps = policy.every_steps > 0 && steps % policy.every_steps == 0;
   const bool by_time = policy.every_seconds > 0 && waited >= policy.every_seconds;
-  if (by_steps || by_time) save_now();
+  return by_steps || by_time;
+}
+
+void FitLoop::gather_optimizer_state() {
+  const TrainState& state = impl_.state;
+  if (state.splits_optimizer())
+    gathered_ = gather_optimizer(impl_.world(), {state.owners(), state.optimizer});
+}
+
+void FitLoop::save_if_due() {
+  World& world = impl_.world();
+  if (!impl_.state.splits_optimizer()) {
+    if (is_save_due(impl_.summary.steps)) save_now();
+  } else if (!options_.checkpoints.folder.empty() && (wishes_.save || wishes_.change)) {
+    // All know of these wishes. Who leaves may take a slice of the state with it.
+    world.agree("a checkpoint", [&] {
+      gather_optimizer_state();
+      if (world.is_chief()) save_now();
+    });
+    gathered_.reset();
+  }
 }
 
 void FitLoop::save_now() {

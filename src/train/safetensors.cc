@@ -57,10 +57,10 @@ std::optional<uint64_t> bytes_of(const std::vector<uint64_t>& shape, uint64_t el
   return bytes;
 }
 
-Metadata parse_metadata(const nlohmann::json& json, std::string_view where) {
+Metadata parse_metadata(const nlohmann::json& object, std::string_view where) {
   Metadata metadata;
-  if (!json.is_object()) throw damaged(where, "__metadata__ is not an object");
-  for (const auto& [key, value] : json.items()) {
+  if (!object.is_object()) throw damaged(where, "__metadata__ is not an object");
+  for (const auto& [key, value] : object.items()) {
     if (!value.is_string()) {
       throw damaged(where, fmt::format("the metadata {} is not a text", printable(key)));
     }
@@ -70,17 +70,17 @@ Metadata parse_metadata(const nlohmann::json& json, std::string_view where) {
 }
 
 // Reads one entry of the header; its data lies inside `data`, whatever the header says.
-SafetensorsEntry parse_entry(const std::string& name, const nlohmann::json& json,
+SafetensorsEntry parse_entry(const std::string& name, const nlohmann::json& entry,
                              std::span<const std::byte> data, std::string_view where) {
   const auto bad = [&](std::string_view what) {
     return damaged(where, fmt::format("tensor {}: {}", printable(name), what));
   };
-  if (!json.is_object() || json.size() != 3 || !json.contains("dtype") || !json.contains("shape") ||
-      !json.contains("data_offsets")) {
+  if (!entry.is_object() || entry.size() != 3 || !entry.contains("dtype") ||
+      !entry.contains("shape") || !entry.contains("data_offsets")) {
     throw bad("the entry must have dtype, shape and data_offsets, and nothing else");
   }
-  if (!json["dtype"].is_string()) throw bad("dtype is not a text");
-  const auto& type_name = json["dtype"].get_ref<const std::string&>();
+  if (!entry["dtype"].is_string()) throw bad("dtype is not a text");
+  const auto& type_name = entry["dtype"].get_ref<const std::string&>();
   const auto type = std::find_if(kTypes.begin(), kTypes.end(),
                                  [&](const TypeName& t) { return t.name == type_name; });
   if (type == kTypes.end()) {
@@ -88,11 +88,11 @@ SafetensorsEntry parse_entry(const std::string& name, const nlohmann::json& json
         fmt::format("{}: tensor {} has the type {}", where, printable(name), printable(type_name)),
         "F32, F64, I64 and U8 can be read: convert the file");
   }
-  auto shape = whole_numbers(json["shape"]);
+  auto shape = whole_numbers(entry["shape"]);
   if (!shape) throw bad("shape is not a list of whole numbers");
   const auto bytes = bytes_of(*shape, type->bytes);
   if (!bytes) throw bad("the shape is larger than any memory");
-  const auto offsets = whole_numbers(json["data_offsets"]);
+  const auto offsets = whole_numbers(entry["data_offsets"]);
   if (!offsets || offsets->size() != 2) throw bad("data_offsets is not a pair of whole numbers");
   const uint64_t begin = (*offsets)[0], end = (*offsets)[1];
   if (begin > end || end > data.size()) {

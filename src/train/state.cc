@@ -32,10 +32,12 @@ std::vector<NamedTensor> copy_out(const std::vector<Place>& places) {
   return tensors;
 }
 
-void copy_in(const char* what, const std::vector<NamedTensor>& tensors,
-             const std::vector<Place>& places) {
+// The tensors in the order of the places; throws when they are not just these.
+std::vector<const NamedTensor*> match(const char* what, const std::vector<NamedTensor>& tensors,
+                                      const std::vector<Place>& places) {
   std::map<std::string, const NamedTensor*> by_name;
   for (const NamedTensor& tensor : tensors) by_name[tensor.name] = &tensor;
+  std::vector<const NamedTensor*> matched;
   for (const Place& place : places) {
     const auto found = by_name.find(place.name);
     if (found == by_name.end()) {
@@ -49,6 +51,7 @@ void copy_in(const char* what, const std::vector<NamedTensor>& tensors,
                       place.name, found->second->shape.to_string(), place.shape.to_string()),
           "load a file that was saved from a model with the same layers");
     }
+    matched.push_back(found->second);
     by_name.erase(found);
   }
   if (!by_name.empty()) {
@@ -56,10 +59,14 @@ void copy_in(const char* what, const std::vector<NamedTensor>& tensors,
                                   by_name.begin()->first),
                       "load a file that was saved from a model with the same layers");
   }
-  std::map<std::string, const NamedTensor*> again;
-  for (const NamedTensor& tensor : tensors) again[tensor.name] = &tensor;
-  for (const Place& place : places)
-    std::copy_n(again[place.name]->values.begin(), place.shape.elements(), place.floats);
+  return matched;
+}
+
+void copy_in(const char* what, const std::vector<NamedTensor>& tensors,
+             const std::vector<Place>& places) {
+  const std::vector<const NamedTensor*> matched = match(what, tensors, places);
+  for (size_t i = 0; i < places.size(); ++i)
+    std::copy_n(matched[i]->values.begin(), places[i].shape.elements(), places[i].floats);
 }
 
 std::vector<Place> weight_places(const TrainState& state) {
@@ -71,14 +78,15 @@ std::vector<Place> weight_places(const TrainState& state) {
   return places;
 }
 
-std::vector<Place> optimizer_places(const TrainState& state) {
+// Kind by kind; the floats are where `whole` has them, if it is given.
+std::vector<Place> optimizer_places(const TrainState& state, const OptimizerState* whole) {
   std::vector<Place> places;
-  for (size_t i = 0; i < state.optimizer.size(); ++i) {
+  for (size_t kind = 0; kind < state.optimizer.kinds(); ++kind) {
     const std::string suffix =
-        fmt::format("/{}", state_name(state.optimizer_kind, static_cast<int>(i)));
+        fmt::format("/{}", state_name(state.optimizer_kind, static_cast<int>(kind)));
     for (const Slice& slice : state.space.slices()) {
-      places.push_back({slice.name + suffix, slice.shape,
-                        const_cast<float*>(state.optimizer[i].data()) + slice.offset});
+      const float* const at = whole == nullptr ? nullptr : whole->at(kind, slice.offset);
+      places.push_back({slice.name + suffix, slice.shape, const_cast<float*>(at)});
     }
   }
   return places;
@@ -117,25 +125,23 @@ ParameterSpace parameter_space(const Graph& graph) {
 }
 
 TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_t seed)
-    : optimizer_kind(description.kind),
-      space(parameter_space(graph)),
-      moments(graph),
-      weights(space.total_floats()),
-      statistics(moments.size()) {
-  for (int i = 0; i < state_count(description.kind); ++i)
-    optimizer.emplace_back(space.total_floats());
+    : optimizer_kind(description.kind), space(parameter_space(graph)), moments(graph) {
+  lay_out(World(), {});
   draw_weights(seed);
 }
 
 TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_t seed,
-                       World& world, int lanes)
-    : optimizer_kind(description.kind), space(parameter_space(graph)), moments(graph) {
+                       World& world, const Options& options)
+    : optimizer_kind(description.kind),
+      space(parameter_space(graph)),
+      moments(graph),
+      options_(options) {
   if (world.is_newcomer()) {
-    join(world, description);
+    join(world);
     return;
   }
   world.agree("drawing the initial weights", [&] {
-    make(world, description, lanes);
+    make(world);
     if (!world.shares_memory() || world.is_chief()) draw_weights(seed);
     world.barrier("drawing the initial weights");
   });
@@ -144,8 +150,8 @@ TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_
 namespace {
 
 // Of shared memory, in this order: arrays of weights and optimizer state, statistics, journal.
-size_t state_floats(const ParameterSpace& space, const MomentsLayout& moments, int states) {
-  return (1 + static_cast<size_t>(states)) * round_up(space.total_floats(), kPageFloats) +
+size_t state_floats(const ParameterSpace& space, const MomentsLayout& moments, size_t kinds) {
+  return (1 + kinds) * round_up(space.total_floats(), kPageFloats) +
          round_up(moments.size(), kPageFloats);
 }
 
@@ -153,24 +159,22 @@ size_t state_floats(const ParameterSpace& space, const MomentsLayout& moments, i
 
 TrainState::~TrainState() = default;
 
-void TrainState::make(World& world, const Optimizer& description, int lanes) {
-  const int states = state_count(description.kind);
+void TrainState::make(World& world) {
+  const auto kinds = static_cast<size_t>(state_count(optimizer_kind));
   std::optional<SharedSegment> segment;
   slots_ = 0;
   if (world.shares_memory()) {
     if (world.survives())
-      slots_ = static_cast<size_t>(world.capacity()) * static_cast<size_t>(lanes);
+      slots_ = static_cast<size_t>(world.capacity()) * static_cast<size_t>(options_.lanes);
     const size_t journal_bytes =
-        slots_ == 0
-            ? 0
-            : UpdateJournal::bytes(space, 1 + static_cast<size_t>(states), moments.size(), slots_);
+        slots_ == 0 ? 0 : UpdateJournal::bytes(space, 1 + kinds, moments.size(), slots_);
     segment.emplace(world.share(
-        "starling state", state_floats(space, moments, states) * sizeof(float) + journal_bytes));
+        "starling state", state_floats(space, moments, kinds) * sizeof(float) + journal_bytes));
   }
-  lay_out(world, states, std::move(segment));
+  lay_out(world, std::move(segment));
 }
 
-void TrainState::join(World& world, const Optimizer& description) {
+void TrainState::join(World& world) {
   world.join();
   given = std::make_unique<Snapshot>(unpack_snapshot(world.take_state()));
   std::optional<SharedSegment> segment;
@@ -180,7 +184,7 @@ void TrainState::join(World& world, const Optimizer& description) {
     segment.emplace(World::open_shared(place.at("process").get<int64_t>(),
                                        place.at("descriptor").get<int64_t>()));
   }
-  lay_out(world, state_count(description.kind), std::move(segment));
+  lay_out(world, std::move(segment));
 }
 
 std::optional<TrainState::SharedPlace> TrainState::shared_place() const {
@@ -188,9 +192,9 @@ std::optional<TrainState::SharedPlace> TrainState::shared_place() const {
   return SharedPlace{getpid(), shared_->fd(), slots_};
 }
 
-void TrainState::lay_out(const World& world, int states, std::optional<SharedSegment> segment) {
+void TrainState::lay_out(const World& world, std::optional<SharedSegment> segment) {
+  const auto kinds = static_cast<size_t>(state_count(optimizer_kind));
   journal_.reset();
-  optimizer.clear();
   shared_ = std::move(segment);
   float* at = shared_ ? reinterpret_cast<float*>(shared_->bytes().data()) : nullptr;
   const auto array = [&](size_t floats) {
@@ -200,14 +204,26 @@ void TrainState::lay_out(const World& world, int states, std::optional<SharedSeg
     return Buffer<float>::view(begin, floats);
   };
   weights = array(space.total_floats());
-  for (int i = 0; i < states; ++i) optimizer.push_back(array(space.total_floats()));
+  optimizer = OptimizerState(kinds);
+  UpdateJournal::State state{&space, {weights.data()}, {}};
+  if (!splits_optimizer()) {
+    std::vector<Buffer<float>> arrays;
+    for (size_t kind = 0; kind < kinds; ++kind) {
+      arrays.push_back(array(space.total_floats()));
+      state.arrays.push_back(arrays.back().data());
+    }
+    optimizer.add_run({0, space.total_floats()}, std::move(arrays));
+  }
   statistics = array(moments.size());
+  state.statistics = statistics.span();
   if (!shared_ || !world.survives()) return;
-  UpdateJournal::State state{&space, {weights.data()}, statistics.span()};
-  for (Buffer<float>& one : optimizer) state.arrays.push_back(one.data());
-  journal_.emplace(state,
-                   shared_->bytes().subspan(state_floats(space, moments, states) * sizeof(float)),
-                   slots_);
+  journal_.emplace(
+      state, shared_->bytes().subspan(state_floats(space, moments, kinds) * sizeof(float)), slots_);
+}
+
+void TrainState::split(const Ownership& owners, OptimizerState own) {
+  owners_ = owners;
+  optimizer = std::move(own);
 }
 
 void TrainState::draw_weights(uint64_t seed) {
@@ -218,8 +234,8 @@ void TrainState::draw_weights(uint64_t seed) {
 std::vector<NamedTensor> TrainState::weight_tensors() const {
   return copy_out(weight_places(*this));
 }
-std::vector<NamedTensor> TrainState::optimizer_tensors() const {
-  return copy_out(optimizer_places(*this));
+std::vector<NamedTensor> TrainState::optimizer_tensors(const OptimizerState& whole) const {
+  return copy_out(optimizer_places(*this, &whole));
 }
 std::vector<NamedTensor> TrainState::statistics_tensors() const {
   return copy_out(statistics_places(*this));
@@ -229,7 +245,11 @@ void TrainState::load_weights(const std::vector<NamedTensor>& tensors) {
   copy_in("parameter", tensors, weight_places(*this));
 }
 void TrainState::load_optimizer(const std::vector<NamedTensor>& tensors) {
-  copy_in("optimizer state", tensors, optimizer_places(*this));
+  const std::vector<const NamedTensor*> matched =
+      match("optimizer state", tensors, optimizer_places(*this, nullptr));
+  const std::span<const Slice> slices = space.slices();
+  for (size_t i = 0; i < matched.size(); ++i)
+    optimizer.take(i / slices.size(), slices[i % slices.size()].offset, matched[i]->values);
 }
 void TrainState::load_statistics(const std::vector<NamedTensor>& tensors) {
   copy_in("statistic", tensors, statistics_places(*this));

@@ -10,8 +10,10 @@
 #include "engine/moments_layout.h"
 #include "graph/graph.h"
 #include "starling/optimizer.h"
+#include "strategy/ownership.h"
 #include "tensor/buffer.h"
 #include "tensor/parameter_space.h"
+#include "train/optimizer_state.h"
 #include "train/safetensors.h"
 #include "train/update_journal.h"
 
@@ -23,16 +25,21 @@ struct TrainState {
   // Weights are drawn by `seed`; the rest is zero. On workers that share memory there is one state:
   // the chief draws the weights, and nobody goes on before that.
   TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed);
+  struct Options {
+    int lanes = 1;
+    bool splits_optimizer = false;  // each worker has a part of it: none before split()
+  };
   TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed, World& world,
-             int lanes);
+             const Options& options);
 
   ~TrainState();
 
   // Weights or optimizer state by parameter name, and running statistics by layer name.
   std::vector<NamedTensor> weight_tensors() const;
-  std::vector<NamedTensor> optimizer_tensors() const;
+  std::vector<NamedTensor> optimizer_tensors(const OptimizerState& whole) const;
   std::vector<NamedTensor> statistics_tensors() const;
-  // Throw Error, and change nothing, when a name is missing or unknown or a shape differs.
+  // Throw Error, and change nothing, when a name is missing or unknown or a shape differs. Of a
+  // whole optimizer state this worker's part is taken.
   void load_weights(const std::vector<NamedTensor>& tensors);
   void load_optimizer(const std::vector<NamedTensor>& tensors);
   void load_statistics(const std::vector<NamedTensor>& tensors);
@@ -44,6 +51,11 @@ struct TrainState {
   };
   std::optional<SharedPlace> shared_place() const;
 
+  bool splits_optimizer() const { return options_.splits_optimizer; }
+  // Who has which part of the optimizer state, and this worker's. Of nobody: it is zero.
+  const Ownership& owners() const { return owners_; }
+  void split(const Ownership& owners, OptimizerState own);
+
   // Null where no other could finish an update of this state.
   UpdateJournal* journal() { return journal_ ? &*journal_ : nullptr; }
 
@@ -51,18 +63,20 @@ struct TrainState {
   ParameterSpace space;
   MomentsLayout moments;
   Buffer<float> weights;
-  std::vector<Buffer<float>> optimizer;  // by state: first moment, second moment
+  OptimizerState optimizer;
   Buffer<float> statistics;
   uint64_t step = 0;                // updates done
   uint64_t skipped = 0;             // steps that gave no update, because a number was not finite
   std::unique_ptr<Snapshot> given;  // by the others, to a worker that joined: for the next fit
 
  private:
-  void make(World& world, const Optimizer& description, int lanes);
-  void join(World& world, const Optimizer& description);
-  void lay_out(const World& world, int states, std::optional<SharedSegment> segment);
+  void make(World& world);
+  void join(World& world);
+  void lay_out(const World& world, std::optional<SharedSegment> segment);
   void draw_weights(uint64_t seed);
 
+  const Options options_;
+  Ownership owners_;
   std::optional<SharedSegment> shared_;
   std::optional<UpdateJournal> journal_;
   size_t slots_ = 0;

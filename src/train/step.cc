@@ -33,17 +33,16 @@ TrainStep::TrainStep(Executor& executor, Strategy& strategy, TrainState& state,
       shard_seconds_(static_cast<size_t>(executor.options().shards)) {}
 
 template <typename Work>
-void TrainStep::for_blocks(bool summed, Work work) {
-  const BlockRange range = strategy_.blocks();
-  const GradientParts parts = strategy_.parts();
+void TrainStep::for_blocks(BlockRange range, const GradientParts& parts, bool summed, Work work) {
   const auto some = [&](int lane, size_t first, size_t last) {
     std::array<const float*, kMaxShards> at;
     alignas(kAlignment) std::array<float, kBlockElements> sum;  // stays in the nearest cache
     for (size_t b = first; b < last; ++b) {
       const Block& block = state_.space.blocks()[b];
-      const float* gradient = parts.at[0] + block.offset;
+      const size_t offset = block.offset - parts.origin;
+      const float* gradient = parts.at[0] + offset;
       if (!summed && parts.at.size() > 1) {
-        for (size_t i = 0; i < parts.at.size(); ++i) at[i] = parts.at[i] + block.offset;
+        for (size_t i = 0; i < parts.at.size(); ++i) at[i] = parts.at[i] + offset;
         parts.plan->sum({at.data(), parts.at.size()}, block.size, sum.data());
         gradient = sum.data();
       }
@@ -107,6 +106,8 @@ TrainStep::Result TrainStep::finish(double rate, const Wishes& wishes) {
     }
     if (optimizer_.clip_norm) settings.gradient_scale = clip_scale(norm, *optimizer_.clip_norm);
   }
+  if (strategy_.ownership() != nullptr) spread_weights(settings, look_first);
+  require(strategy_.close());
   strategy_.begin_update();
   strategy_.pass(FaultPoint::kUpdate);
   bool finite = update(settings, look_first);
@@ -125,6 +126,7 @@ TrainStep::Result TrainStep::finish(double rate, const Wishes& wishes) {
 
 TrainStep::Result TrainStep::skipped(const Sums& sums) {
   bool finite = true;
+  require(strategy_.close());
   strategy_.begin_update();
   require(strategy_.commit(finite));
   return done(sums, false);
@@ -178,11 +180,13 @@ void TrainStep::require(const Status& status) const {
 double TrainStep::sum_gradients() {
   if (stage_ == Stage::kExchanged) {
     strategy_.look();
-    float* const sum = strategy_.parts().at[0];
-    for_blocks(false, [&](int, size_t b, const Block& block, const float* gradient) {
-      if (gradient != sum + block.offset) std::copy_n(gradient, block.size, sum + block.offset);
-      block_sums_[b] = block_square_sum(gradient, block.size);
-    });
+    const GradientParts parts = strategy_.parts();
+    for_blocks(strategy_.blocks(), parts, false,
+               [&](int, size_t b, const Block& block, const float* gradient) {
+                 float* const sum = parts.at[0] + (block.offset - parts.origin);
+                 if (gradient != sum) std::copy_n(gradient, block.size, sum);
+                 block_sums_[b] = block_square_sum(gradient, block.size);
+               });
     stage_ = Stage::kSummed;
   }
   if (stage_ == Stage::kSummed) {
@@ -210,6 +214,45 @@ void TrainStep::guarded(int lane, size_t block, size_t size, Write write) {
   }
 }
 
+void TrainStep::spread_weights(const UpdateSettings& settings, bool summed) {
+  if (stage_ == Stage::kSpread) return;
+  std::atomic<bool> all_finite{true};
+  float* const next = strategy_.next_weights();
+  const auto compute = [&](int, size_t, const Block& block, const float* gradient) {
+    alignas(kAlignment) std::array<std::array<float, kBlockElements>, kMaxStates> copies;
+    std::array<float*, kMaxStates> states{};
+    for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind) {
+      states[kind] = copies[kind].data();
+      std::copy_n(state_.optimizer.at(kind, block.offset), block.size, states[kind]);
+    }
+    std::copy_n(state_.weights.data() + block.offset, block.size, next + block.offset);
+    if (!update_block(settings, state_.space.slices()[block.slice].decay, gradient, block.size,
+                      next + block.offset, states.data())) {
+      all_finite = false;
+    }
+  };
+  for_blocks(strategy_.blocks(), strategy_.parts(), summed, compute);
+  strategy_.pass(FaultPoint::kSpread);
+  bool finite = all_finite;
+  require(strategy_.spread(finite));
+  if (!finite) {
+    sum_gradients();
+    stop_at_gradient("");
+  }
+  stage_ = Stage::kSpread;
+}
+
+void TrainStep::take_over_weights() {
+  const BlockRange own = strategy_.blocks(), copied = strategy_.copied_blocks();
+  const auto is_in = [](size_t b, BlockRange range) { return b >= range.first && b < range.last; };
+  float* next = strategy_.next_weights();
+  for_blocks({0, state_.space.blocks().size()}, {nullptr, {&next, 1}}, true,
+             [&](int, size_t b, const Block& block, const float* weights) {
+               if (is_in(b, own) || is_in(b, copied)) return;
+               std::copy_n(weights, block.size, state_.weights.data() + block.offset);
+             });
+}
+
 bool TrainStep::update(const UpdateSettings& settings, bool summed) {
   const bool moves = state_.moments.size() > 0 && strategy_.moves_statistics();
   if (UpdateJournal* const journal = state_.journal(); journal != nullptr && completing_) {
@@ -218,18 +261,23 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
     if (moves) journal->restore({statistics, statistics + 1}, state_.step + 1);
   }
   std::atomic<bool> finite{true};
-  for_blocks(summed, [&](int lane, size_t b, const Block& block, const float* gradient) {
+  const auto update_one = [&](int lane, size_t b, const Block& block, const float* gradient) {
     const Slice& slice = state_.space.slices()[block.slice];
     guarded(lane, b, block.size, [&](size_t first, size_t count) {
       std::array<float*, kMaxStates> states{};
-      for (size_t i = 0; i < state_.optimizer.size(); ++i)
-        states[i] = state_.optimizer[i].data() + block.offset + first;
+      for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind)
+        states[kind] = state_.optimizer.at(kind, block.offset) + first;
       if (!update_block(settings, slice.decay, gradient + first, count,
                         state_.weights.data() + block.offset + first, states.data())) {
         finite = false;
       }
     });
-  });
+  };
+  for_blocks(strategy_.blocks(), strategy_.parts(), summed, update_one);
+  if (strategy_.ownership() != nullptr) {
+    for_blocks(strategy_.copied_blocks(), strategy_.copied_parts(), true, update_one);
+    take_over_weights();
+  }
   if (moves) {
     guarded(0, state_.space.blocks().size(), state_.moments.size(), [&](size_t, size_t) {
       executor_.board().commit_moments(state_.moments, state_.statistics.span());
@@ -254,10 +302,10 @@ void TrainStep::stop_at_loss() {
 
 void TrainStep::stop_at_gradient(const std::string& consequence) {
   // Slices lie in the order of the backward pass: the first bad one is nearest to where it began.
-  const float* const sum = strategy_.parts().at[0];
   const auto bad = [&](const Slice& slice) {
-    return std::any_of(sum + slice.offset, sum + slice.offset + slice.size,
-                       [](float g) { return !std::isfinite(g); });
+    const auto first = block_sums_.begin() + static_cast<std::ptrdiff_t>(slice.first_block);
+    return std::any_of(first, first + static_cast<std::ptrdiff_t>(slice.block_count),
+                       [](double sum) { return !std::isfinite(sum); });
   };
   const std::span<const Slice> slices = state_.space.slices();
   const auto first = std::find_if(slices.begin(), slices.end(), bad);

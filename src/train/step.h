@@ -66,10 +66,15 @@ class TrainStep {
   bool looks_first() const;
   // Returns false when a block's gradient was not finite; `summed`: sum_gradients was called.
   bool update(const UpdateSettings& settings, bool summed);
-  // Calls work(lane, index, block, gradient) with the blocks of this worker, on all lanes; the
-  // gradient is summed already if `summed`.
+  // Calls work(lane, index, block, gradient) with the blocks, on all lanes; the gradient is summed
+  // already if `summed`.
   template <typename Work>
-  void for_blocks(bool summed, Work work);
+  void for_blocks(BlockRange range, const GradientParts& parts, bool summed, Work work);
+  // Where each has a part of the optimizer state: computes the new weights of this worker's blocks,
+  // without changing anything, and gives them to all. Throws if a gradient is not finite.
+  void spread_weights(const UpdateSettings& settings, bool summed);
+  // Copies the new weights of blocks that others have updated.
+  void take_over_weights();
   // Calls write(first, count) for all elements of the block, but for those whose update is done;
   // where state is shared, piece by piece, so that others can finish it.
   template <typename Write>
@@ -81,7 +86,7 @@ class TrainStep {
   std::span<const uint64_t> batch_samples(int64_t index) const;
   void require(const Status& status) const;
   [[noreturn]] void stop_at_loss();
-  // Requires the summed gradient in the first part.
+  // Requires the sums of all blocks.
   [[noreturn]] void stop_at_gradient(const std::string& consequence);
 
   Executor& executor_;
@@ -95,7 +100,13 @@ class TrainStep {
   std::vector<double> block_sums_;
   std::vector<double> shard_seconds_;
   // How far finish() has come.
-  enum class Stage : uint8_t { kAdding, kExchanged, kSummed, kLooked } stage_ = Stage::kAdding;
+  enum class Stage : uint8_t {
+    kAdding,
+    kExchanged,
+    kSummed,
+    kLooked,
+    kSpread
+  } stage_ = Stage::kAdding;
   bool completing_ = false;
   Wishes wishes_;
 };

@@ -6,6 +6,7 @@
 
 #include "graph/graph.h"
 #include "starling/error.h"
+#include "strategy/make_strategy.h"
 #include "tensor/weights_hash.h"
 #include "train/checkpoint.h"
 #include "train/safetensors_file.h"
@@ -49,8 +50,9 @@ RowReader reader_of(const data::Dataset& dataset) {
 Trainer::Impl::Impl(Model m, TrainerOptions o)
     : model(std::move(m)),
       options(checked(model, std::move(o))),
-      state(model.graph(), options.optimizer, options.seed, options.cluster.world(),
-            options.lanes) {}
+      state(model.graph(), options.optimizer, options.seed, world(),
+            {.lanes = options.lanes,
+             .splits_optimizer = splits_optimizer(options.strategy, world())}) {}
 
 Executor& Trainer::Impl::executor_for(uint64_t batch) {
   const int shards =
@@ -257,7 +259,7 @@ Trainer::Memory Trainer::memory() const {
   const Executor& executor = impl_->any_executor();
   const size_t space = state.space.total_floats() * sizeof(float);
   return {.weights = space,
-          .optimizer = state.optimizer.size() * space,
+          .optimizer = state.optimizer.bytes(),
           .gradients = executor.gradient_bytes(),
           .activations = executor.arena_bytes(),
           .packed = executor.packed_bytes()};
