@@ -39,11 +39,13 @@ struct BlockRange {
 struct Wishes {
   bool stop = false;    // the run is to end
   bool change = false;  // other workers are to take part from the next step on
+  bool wait = false;    // there are too few workers: before that all is to be saved
   bool save = false;    // a checkpoint is to be written
 
   void add(const Wishes& other) {
     stop = stop || other.stop;
     change = change || other.change;
+    wait = wait || other.wait;
     save = save || other.save;
   }
 };

@@ -210,15 +210,17 @@ void FitLoop::copy_slices() {
 
 void FitLoop::change_workers() {
   World& world = impl_.world();
-  const uint64_t least = impl_.options.strategy.min_workers;
-  if (static_cast<uint64_t>(world.workers()) < least) {
+  if (wishes_.wait) {
     save_for_all("the checkpoint before waiting for workers");
     note(
         fmt::format("{} of at least {} workers are left: the run is saved, and waits for others "
                     "to join",
-                    world.workers(), least));
+                    world.workers(), impl_.options.strategy.min_workers));
   }
-  if (store_) store_->wait();  // one that leaves must not write any more
+  copy_slices();               // one that leaves takes its own with it
+  if (store_) store_->wait();  // it must not write any more, either
+  // If the world was made anew within the step or since, those who were to come in have done so, or
+  // are asked for again.
   if (strategy_view_ == world.view()) world.change();
 }
 
@@ -333,8 +335,12 @@ void FitLoop::run_step() {
         if (stale || again) start_loader();
         add_batches();
       }
+      const bool change = impl_.world().wants_change();
+      const bool are_few =
+          static_cast<uint64_t>(impl_.world().workers()) < impl_.options.strategy.min_workers;
       const Wishes wishes{.stop = options_.should_stop && options_.should_stop(),
-                          .change = impl_.world().wants_change(),
+                          .change = change,
+                          .wait = change && are_few,
                           .save = is_save_due(impl_.summary.steps + 1)};
       result = step_->finish(rate(impl_.options.optimizer, step, total_steps), wishes);
       over = true;
@@ -368,11 +374,9 @@ void FitLoop::run_step() {
   const bool rebalance = balance(size);
   if (!impl_.summary.stopped) save_if_due();  // before newcomers, who don't know of it
   // All know of the wish, or have found the same placement, so all do this next, whatever happens
-  // to the world meanwhile; it is where newcomers begin. If the world was made anew within the
-  // step, those who were to come in have done so, or are asked for again.
+  // to the world meanwhile; it is where newcomers begin.
   if ((wishes_.change || rebalance) && !impl_.summary.stopped) {
-    if (wishes_.change) copy_slices();  // one that leaves takes its own with it
-    if (wishes_.change && strategy_view_ == impl_.world().view()) change_workers();
+    if (wishes_.change) change_workers();
     follow_world();
     start_loader();
   }
