@@ -42,8 +42,7 @@ Model make_model(const std::string& name) {
 }
 
 // Before the executor packs them. Workers that share memory have one state, which the chief sets.
-TrainState make_state(const Model& model, const Optimizer& optimizer, World& world) {
-  TrainState state(model.graph(), optimizer, 1, world);
+const ParameterSpace& set_weights(const Model& model, World& world, TrainState& state) {
   size_t products = 0;
   for (const Node& node : model.graph().nodes()) {
     for (const ParameterSpec& parameter : node.parameters) {
@@ -55,7 +54,7 @@ TrainState make_state(const Model& model, const Optimizer& optimizer, World& wor
     }
   }
   world.barrier("weights");
-  return state;
+  return state.space;
 }
 
 }  // namespace
@@ -65,9 +64,9 @@ Job::Job(const JobOptions& options, World& world)
       problem_(problem_of(options.model)),
       model_(make_model(options.model)),
       optimizer_(problem_.adam ? adam(options.rate) : momentum(options.rate)),
-      state_(make_state(model_, optimizer_, world)),
-      executor_(model_.graph(), softmax_cross_entropy(), {}, state_.space, state_.moments,
-                state_.weights.data(),
+      state_(model_.graph(), optimizer_, 1, world, {.lanes = options.lanes}),
+      executor_(model_.graph(), softmax_cross_entropy(), {}, set_weights(model_, world, state_),
+                state_.moments, state_.weights.data(),
                 {.lanes = options.lanes,
                  .shards = options.shards,
                  .micro_batch =
@@ -88,9 +87,7 @@ starling::BatchRows Job::rows() const {
 }
 
 size_t Job::state_bytes() const {
-  size_t floats = state_.weights.size();
-  for (const auto& moment : state_.optimizer) floats += moment.size();
-  return floats * sizeof(float);
+  return state_.weights.size() * sizeof(float) + state_.optimizer.bytes();
 }
 
 double Job::flops_per_step() const {

@@ -32,7 +32,7 @@ class Job final : public Subject {
   // Throws Error for a model that is not known. The world outlives the job.
   Job(const JobOptions& options, starling::World& world);
 
-  void step() override { loss_ = step_.run(rows(), options_.rate, false).sums->loss; }
+  void step() override { loss_ = step_.run(rows(), options_.rate, {}).sums->loss; }
   double loss() override { return loss_ / static_cast<double>(options_.batch); }
   size_t activation_bytes() override { return executor_.arena_bytes(); }
 

@@ -255,6 +255,7 @@ TEST_F(WorkersSurvive, ALostWorkerIsReplaced) {
       EXPECT_EQ(report(run).at("workers"), 3);
       EXPECT_THAT(read(run + "/log.txt"),
                   ContainsRegex("worker 3 joined; workers [0-9, ]*3 go on"));
+      EXPECT_EQ(report(run).at("recoveries").size(), 2u);
       expect_nothing_left({});
     }
   }

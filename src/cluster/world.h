@@ -189,6 +189,8 @@ class World {
     double seconds = 0;                      // from this worker's failure to the new view
   };
   const std::vector<Recovery>& recoveries() const { return recoveries_; }
+  // Of a newcomer: what there was before it came.
+  void set_recoveries(std::vector<Recovery> all) { recoveries_ = std::move(all); }
   // Called at the end of reform(). Null: nobody.
   void tell_recoveries(std::function<void(const Recovery&)> told) { told_ = std::move(told); }
 

@@ -7,6 +7,7 @@
 #include "observe/history_json.h"
 #include "starling/error.h"
 #include "train/optimizer_transfer.h"
+#include "train/recoveries_json.h"
 
 namespace starling {
 namespace {
@@ -84,6 +85,7 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
     for (const CallbackPtr& callback : options_.callbacks) callback->reset();
     impl_.summary = {};
     restore(*impl.state.given, "what the other workers gave");
+    impl_.world().set_recoveries(recoveries_from_json(impl.state.given->manifest.at("recoveries")));
     if (options_.on_resume) options_.on_resume(history_);
   }
   follow_world();

@@ -12,6 +12,7 @@
 #include "starling/error.h"
 #include "train/fit.h"
 #include "train/optimizer_transfer.h"
+#include "train/recoveries_json.h"
 #include "train/state_transfer.h"
 
 namespace starling {
@@ -120,6 +121,7 @@ void FitLoop::open_store() {
 
 std::vector<std::byte> FitLoop::state_for_newcomers() const {
   Snapshot state = snapshot();
+  state.manifest["recoveries"] = recoveries_to_json(impl_.world().recoveries());
   if (impl_.state.splits_optimizer()) {  // they get their part when it is split anew
     state.manifest["owners"] = impl_.state.owners().members();
     state.manifest["replicas"] = impl_.state.owners().replicas();

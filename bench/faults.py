@@ -1,0 +1,158 @@
+"""The rows of bench/run in which workers are lost: how long it takes to notice and to go on, what is left of the speed,
+and what PyTorch DDP does about the same."""
+import datetime
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+
+from protocol import fail, quantile
+
+FAULT_KEYS = ["recovery", "goodput", "ddp_kill"]
+JOB = """name = "faults"
+shards = 8
+[data]
+source = "fashion-mnist"
+[[model.layers]]
+type = "conv2d"
+filters = 32
+kernel = 3
+activation = "relu"
+[[model.layers]]
+type = "max_pool2d"
+window = 2
+[[model.layers]]
+type = "flatten"
+[[model.layers]]
+type = "dense"
+units = 10
+[training]
+epochs = 1000
+batch = 64
+"""
+HEARTBEAT = 0.5   # seconds, for the rows with frozen workers
+KILL_EVERY = 1.0  # longer than a new worker takes to come in
+KILLED_MOST, FROZEN_MOST, RESUMED_MOST = 0.1, HEARTBEAT + 0.2, 1.0
+
+
+class FaultsBench:
+    def __init__(self, workers):
+        self.bench, self.options, self.tables, self.results = workers.bench, workers.options, workers.tables, workers.results
+        self.ddp = workers.ddp
+        self.command = os.path.abspath(f"{self.options.build}/bin/starling")
+
+    def train(self, folder, seconds, faults, workers, *flags):
+        """Trains for a while, with faults as (time, action, worker); the report, and the lines of the log."""
+        with open(f"{folder}/faults.toml", "w") as file:
+            for at, action, worker in faults:
+                file.write(f'[[fault]]\naction = "{action}"\nworker = {worker}\nat = {at:.3f}\n')
+        process = subprocess.Popen([self.command, "train", "job.toml", "--workers", str(workers), "--lanes", "1", "--overwrite",
+                                    "--no-progress", "--run-dir", "run", *flags] + (["--faults", "faults.toml"] if faults else []),
+                                   cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        try:
+            _, error = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGTERM)
+            _, error = process.communicate(timeout=60)
+        if process.returncode not in (0, 75):
+            fail(f"a run with faults ended with {process.returncode}", error.strip())
+        with open(f"{folder}/run/report.json") as report, open(f"{folder}/run/log.txt") as log:
+            return json.load(report), log.read().splitlines()
+
+    def folder(self):
+        folder = tempfile.TemporaryDirectory(prefix="starling_bench_")
+        with open(f"{folder.name}/job.toml", "w") as file:
+            file.write(JOB)
+        return folder
+
+    def measure_recovery(self):
+        """One worker of 3 after the other is lost and replaced; the new ones are called 3, 4, …"""
+        rows = []
+        for action, count, every in (("kill", 10 if self.options.quick else 100, KILL_EVERY),
+                                     ("freeze", 10 if self.options.quick else 100, KILL_EVERY + HEARTBEAT)):
+            with self.folder() as folder:
+                faults = [(3 + i * every, action, i) for i in range(count)]
+                report, _ = self.train(folder, 3 + count * every + 2, faults, 3, "--respawn", "--set",
+                                       f"strategy.heartbeat_limit={HEARTBEAT}")
+            losses = [r for r in report["recoveries"] if r["lost"]]
+            rows.append((action, losses))
+            self.results[f"recovery_{action}"] = losses
+        self.tables += ["", "Recovery: CNN, 3 workers, `shm`, a fault every "
+                        f"{KILL_EVERY:g} s (freeze: {KILL_EVERY + HEARTBEAT:g} s, heartbeat limit {HEARTBEAT:g} s), lost ones replaced", "",
+                        "| fault | losses | noticed after, median | p99 | target | others went on after, median | p99 | target |",
+                        "|---|---|---|---|---|---|---|---|"]
+        for (action, losses), most in zip(rows, (KILLED_MOST, FROZEN_MOST)):
+            noticed = [loss["detection_s"] for loss in losses if loss["detection_s"] is not None]
+            resumed = [loss["resumption_s"] for loss in losses]
+            if not noticed:
+                fail(f"no {action} was noticed", "run it alone, without --quick")
+            cells = [action, str(len(losses))]
+            for times, limit in ((noticed, most), (resumed, RESUMED_MOST)):
+                worst = quantile(times, 0.99)
+                cells += [f"{quantile(times, 0.5) * 1e3:.1f} ms", f"{worst * 1e3:.1f} ms",
+                          f"≤ {limit * 1e3:.0f} ms {'met' if worst <= limit else '**missed**'}"]
+            self.tables.append("| " + " | ".join(cells) + " |")
+
+    def measure_goodput(self):
+        """Samples per second with faults, of those without, for the share of workers that was alive."""
+        seconds = 15 if self.options.quick else 65
+        self.tables += ["", "Goodput: CNN, 2 workers, `shm`, one is killed every so often and replaced", "",
+                        "| fault every | samples/s | without faults | workers alive | of what was alive | target |", "|---|---|---|---|---|---|"]
+        for every, target in ((5, 0.95), (30, 0.99)):
+            if every > seconds:
+                continue
+            with self.folder() as folder:
+                count = int((seconds - 2) / every)
+                faults = [(every * (i + 1), "kill", 1 + i) for i in range(count)]
+                plain, _ = self.train(folder, seconds, [], 2)
+                report, log = self.train(folder, seconds, faults, 2, "--respawn")
+                again, _ = self.train(folder, seconds, [], 2)
+            whole = (plain["samples_per_s"] + again["samples_per_s"]) / 2
+            alive = alive_share(log, 2)
+            share = report["samples_per_s"] / whole / alive
+            self.results[f"goodput_{every}"] = share
+            self.tables.append(f"| {every} s | {report['samples_per_s']:.0f} | {whole:.0f} | {alive * 2:.3f} of 2 | {share:.3f} | "
+                               f"≥ {target} {'met' if share >= target else '**missed**'} |")
+
+    def measure_ddp_kill(self):
+        """What the other rank of DDP does when one is killed in the middle of its steps."""
+        group = self.ddp("cnn", 64)
+        try:
+            group.tell("run 100000")
+            time.sleep(1)
+            group.programs[1].process.kill()
+            begin = time.perf_counter()
+            limit = 20 if self.options.quick else 120
+            try:
+                code = group.programs[0].process.wait(timeout=limit)
+                text = f"ends with exit code {code} after {(time.perf_counter() - begin) * 1e3:.0f} ms; the run is over, and what was not " \
+                       "saved by the user's own code is lost"
+            except subprocess.TimeoutExpired:
+                text = f"had not noticed after {limit} s"
+        finally:
+            for program in group.programs:
+                program.process.kill()
+                program.process.wait()
+        self.results["ddp_kill"] = text
+        self.tables += ["", f"PyTorch DDP with Gloo, CNN, 2 processes, one killed: the other {text}."]
+
+
+def alive_share(log, workers):
+    """How many of the workers were there, over the time of training, from the times of the log."""
+    at, alive, total, last = None, workers, 0.0, None
+    first = None
+    for line in log:
+        stamp = re.match(r"(\d+-\d+-\d+ \d+:\d+:\d+\.\d+) ", line)
+        if not stamp:
+            continue
+        at = datetime.datetime.fromisoformat(stamp[1]).timestamp()
+        first = first or at
+        found = re.search(r"; workers? ([0-9, ]+) goe?s? on", line)
+        if found:
+            total += alive * (at - (last or first))
+            last, alive = at, len(found[1].split(","))
+    total += alive * (at - (last or first))
+    return total / max(at - first, 1e-9) / workers
