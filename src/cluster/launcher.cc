@@ -114,19 +114,7 @@ class Launch {
           {coordination_ ? coordination_->fd(static_cast<int>(&worker - workers_.data())) : -1,
            POLLIN, 0});
     }
-    int wait_ms = coordination_ ? static_cast<int>(kLookEvery.count()) : -1;
-    if (kill_at_) {
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(*kill_at_ - Clock::now()).count();
-      wait_ms = static_cast<int>(std::max<long>(left, 0));
-    }
-    for (const Fault& fault : faults_) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(time_of(fault) - Clock::now());
-      wait_ms =
-          std::min(static_cast<unsigned>(wait_ms),
-                   static_cast<unsigned>(std::clamp<int64_t>(left.count(), 0, kLookEvery.count())));
-    }
-    if (poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR) return;
+    if (poll(polled.data(), polled.size(), patience_ms()) < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) pass_signals_on();
     const size_t known = workers_.size();  // a replacement may be added meanwhile
     for (size_t i = 0; i < known; ++i) {
@@ -143,6 +131,18 @@ class Launch {
     }
     std::erase_if(faults_, [&](const Fault& fault) { return happens(fault); });
     if (kill_at_ && Clock::now() >= *kill_at_) give_up();
+  }
+
+  // Until something is due that nobody tells of; −1: nothing is.
+  int patience_ms() const {
+    std::vector<Clock::time_point> due;
+    if (coordination_) due.push_back(Clock::now() + kLookEvery);
+    if (kill_at_) due.push_back(*kill_at_);
+    for (const Fault& fault : faults_) due.push_back(time_of(fault));
+    if (due.empty()) return -1;
+    const auto left = *std::min_element(due.begin(), due.end()) - Clock::now();
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+    return static_cast<int>(std::clamp<int64_t>(ms, 0, 60'000));
   }
 
   Clock::time_point time_of(const Fault& fault) const {
