@@ -8,6 +8,7 @@
 #include "cluster/launcher.h"
 #include "job/faults_file.h"
 #include "job/run.h"
+#include "starling/error.h"
 
 namespace starling {
 namespace {
