@@ -82,6 +82,7 @@ TEST_P(Commit, RandomSchedulesKeepTheBits) {
     options.joins = static_cast<int>(seed / 4 % 3);
     options.leaves = static_cast<int>(seed / 12 % 2);
     options.pauses = static_cast<int>(seed / 24 % 3);
+    options.partitions = static_cast<int>(seed / 72 % 3);
     options.steps = 3;
     const ToyOutcome outcome = ToyWorld(options).run();
     EXPECT_EQ(outcome.wrong, "") << describe(options);

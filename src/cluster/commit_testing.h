@@ -26,6 +26,9 @@ struct ToyOptions {
   uint64_t seed = 0;
   int deaths = 0, joins = 0, leaves = 0;  // at random moments
   int pauses = 0;                         // members that hear nothing for a while
+  // Some members and the rest, with the coordinator, hear nothing of each other for a while; then
+  // perhaps one of them is killed for it.
+  int partitions = 0;
   // Besides, kills this member after this event.
   std::optional<int> kill_after;
   int victim = 0;
@@ -102,6 +105,10 @@ class ToyWorld {
 
   bool happen();  // one event; false when there is none
   bool maybe_disturb();
+  bool maybe_part(const std::vector<int>& alive);
+  bool is_across(const Packet& packet) const {
+    return now_ < parted_until_ && parted_.contains(packet.from) != parted_.contains(packet.to);
+  }
   void deliver(size_t index);
   void run_task(int id);
   void kill(int id);
@@ -130,7 +137,9 @@ class ToyWorld {
   std::vector<std::vector<uint64_t>> expected_;            // blocks before each step
   // Who has said so: kReduced or kApplied, in a view, of a step.
   std::map<std::tuple<Message::Kind, int64_t, int64_t>, std::set<int>> met_;
-  int deaths_, joins_, leaves_, pauses_, next_id_;
+  int deaths_, joins_, leaves_, pauses_, partitions_, next_id_;
+  std::set<int> parted_;  // from the rest
+  int64_t parted_until_ = 0;
   int64_t now_ = 0;
   ToyOutcome outcome_;
 };

@@ -33,6 +33,7 @@ ToyWorld::ToyWorld(const ToyOptions& options)
       joins_(options.joins),
       leaves_(options.leaves),
       pauses_(options.pauses),
+      partitions_(options.partitions),
       next_id_(options.members) {
   std::vector<uint64_t> blocks;
   for (int b = 0; b < kBlocks; ++b) blocks.push_back(mix(77, static_cast<uint64_t>(b)));
@@ -120,7 +121,7 @@ bool ToyWorld::happen() {
     const Packet& packet = network_[i];
     const bool early =
         packet.kind == Packet::Kind::kState && packet.view > workers_.at(packet.to).protocol.view();
-    const bool held = packet.held_until > now_ || early;
+    const bool held = packet.held_until > now_ || early || is_across(packet);
     waits |= held;
     if (!held) choices.push_back({Choice::Kind::kDeliver, i});
   }
@@ -197,7 +198,24 @@ bool ToyWorld::maybe_disturb() {
     }
     return true;
   }
-  return false;
+  return maybe_part(alive);
+}
+
+bool ToyWorld::maybe_part(const std::vector<int>& alive) {
+  if (now_ < parted_until_) return false;
+  const std::set<int> before = std::exchange(parted_, {});
+  for (const int id : alive) {
+    if (!before.contains(id) || alive.size() < 2 || !chance(0.5)) continue;
+    kill(id);
+    return true;
+  }
+  if (partitions_ == 0 || alive.size() < 2 || !chance(0.02)) return false;
+  --partitions_;
+  parted_until_ = now_ + 80;
+  for (const int id : alive) {
+    if (chance(0.5)) parted_.insert(id);
+  }
+  return true;
 }
 
 void ToyWorld::kill(int id) {
