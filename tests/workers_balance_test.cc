@@ -144,7 +144,7 @@ TEST_F(WorkersBalance, AStragglerIsNamedOnceAndWhatWouldHelp) {
   const Words wide = {"--set", "model.layers.0.units=512", "--set", "data.samples=128",
                       "--set", "training.batch=128"};
   const Ended even = done(
-      with(balanced("mlp", "even", 80, 2, "shm"), with(wide, {"--set", "strategy.balance=even"})));
+      with(balanced("mlp", "even", 50, 2, "shm"), with(wide, {"--set", "strategy.balance=even"})));
   const std::string named = "note: worker 1 is slow: a shard takes it ";
   EXPECT_EQ(count(even.error, named), 1) << even.error;
   EXPECT_THAT(even.error, HasSubstr("it has 8 of 16 shards (strategy.balance = \"speed\" gives"));

@@ -107,7 +107,8 @@ TEST_F(WorkersFaults, OfASeed) {
     const Ended ended = done(train(run, words));
     EXPECT_THAT(ended.error, Not(HasSubstr("error:")));
     expect_undisturbed(run);
-    for (const Json& recovery : report(run).at("recoveries")) {
+    const Json recoveries = report(run).at("recoveries");
+    for (const Json& recovery : recoveries) {
       if (recovery.at("lost").empty()) continue;
       EXPECT_GE(recovery.at("detection_s"), 0);
     }

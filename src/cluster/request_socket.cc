@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kSocketName = "control";
 constexpr size_t kGuestsMost = 16;
 constexpr size_t kRequestBytesMost = 256, kAnswerBytesMost = 128 << 10;
-constexpr int kAnswerMs = 10'000;
+constexpr int kAnswerMs = 10'000, kTriesMost = 1000;
 
 Socket make_socket() {
   return Socket(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -122,23 +122,23 @@ void RequestSocket::serve(FunctionRef<std::string(const std::string&)> answer) {
 
 std::optional<std::string> ask_run(const std::filesystem::path& folder,
                                    const std::string& request) {
-  const Name name(folder);
-  const Socket socket = make_socket();
-  if (!name.folder || connect(socket.fd(), name.at(), sizeof name.address) != 0) {
-    if (errno == EACCES || errno == EPERM)
-      throw input_error(fmt::format("the run in {} is another user's", folder.string()),
-                        "ask as that user, or as root");
-    if (errno != EAGAIN) return std::nullopt;
+  // A run that ends hangs up on who is just asking: then it is looked for again.
+  for (int tries = 0; tries < kTriesMost; ++tries) {
+    const Name name(folder);
+    const Socket socket = make_socket();
+    if (!name.folder || connect(socket.fd(), name.at(), sizeof name.address) != 0) {
+      if (errno == EACCES || errno == EPERM)
+        throw input_error(fmt::format("the run in {} is another user's", folder.string()),
+                          "ask as that user, or as root");
+      if (errno != EAGAIN) return std::nullopt;
+    }
+    if (!send_text(socket.fd(), request)) continue;
+    pollfd polled{socket.fd(), POLLIN, 0};
+    if (poll(&polled, 1, kAnswerMs) < 1) break;
+    if (auto text = receive_text(socket.fd(), kAnswerBytesMost)) return text;
   }
-  pollfd polled{socket.fd(), POLLIN, 0};
-  std::optional<std::string> text;
-  if (send_text(socket.fd(), request) && poll(&polled, 1, kAnswerMs) == 1)
-    text = receive_text(socket.fd(), kAnswerBytesMost);
-  if (!text) {
-    throw run_error(fmt::format("the run in {} gives no answer", folder.string()),
-                    "it may be ending, or its launcher may be stopped (see `ps`)");
-  }
-  return text;
+  throw run_error(fmt::format("the run in {} gives no answer", folder.string()),
+                  "its launcher may be stopped (see `ps`)");
 }
 
 }  // namespace starling
