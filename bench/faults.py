@@ -71,8 +71,8 @@ class FaultsBench:
     def measure_recovery(self):
         """One worker of 3 after the other is lost and replaced; the new ones are called 3, 4, …"""
         rows = []
-        for action, count, every in (("kill", 10 if self.options.quick else 100, KILL_EVERY),
-                                     ("freeze", 10 if self.options.quick else 100, KILL_EVERY + HEARTBEAT)):
+        for action, count, every in (("kill", 30 if self.options.quick else 100, KILL_EVERY),
+                                     ("freeze", 30 if self.options.quick else 100, KILL_EVERY + HEARTBEAT)):
             with self.folder() as folder:
                 faults = [(3 + i * every, action, i) for i in range(count)]
                 report, _ = self.train(folder, 3 + count * every + 2, faults, 3, "--respawn", "--set",
