@@ -36,7 +36,7 @@ void Faults::pass(int worker, FaultPoint point, uint64_t step) const {
     if (fault.action == Action::kSlow || fault.action == Action::kDisk || fault.at) continue;
     if (!fault.is_meant_for(worker) || fault.point != point || step < fault.step) continue;
     if (fired->exchange(true)) continue;
-    if (tell_) tell_(fault);
+    if (tell_) tell_();
     if (fault.action == Action::kHang) {
       while (true) pause();  // this thread; that which beats goes on
     }

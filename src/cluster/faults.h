@@ -72,7 +72,7 @@ class Faults {
 
   bool empty() const { return faults_.empty(); }
   // Called when one is about to happen: it may be the last that this worker does.
-  void tell_by(std::function<void(const Fault&)> tell) { tell_ = std::move(tell); }
+  void tell_by(std::function<void()> tell) { tell_ = std::move(tell); }
   // Does what faults of that kind are.
   void handle(Fault::Action action, std::function<void(const Fault&)> handler);
 
@@ -89,7 +89,7 @@ class Faults {
   void follow_disk(int worker, uint64_t step) const;
 
   std::vector<Armed> faults_;
-  std::function<void(const Fault&)> tell_;
+  std::function<void()> tell_;
   std::map<Fault::Action, std::function<void(const Fault&)>> handlers_;
 };
 

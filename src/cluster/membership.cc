@@ -1,30 +1,13 @@
 #include "cluster/membership.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 namespace starling {
 
 Membership::Membership(Socket socket)
-    : socket_(std::move(socket)), quit_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // Signals are for the worker's own thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { listen(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+    : socket_(std::move(socket)), thread_("starling-beat", [this](int quit) { listen(quit); }) {}
 
-Membership::~Membership() {
-  eventfd_write(quit_.fd(), 1);
-  thread_.join();
-}
-
-void Membership::listen() {
-  pthread_setname_np(pthread_self(), "starling-beat");
+void Membership::listen(int quit) {
   const auto now = [] { return std::chrono::steady_clock::now(); };
   auto beat_at = now();
   bool ended = false;
@@ -38,7 +21,7 @@ void Membership::listen() {
       send_control(socket_.fd(), beat);
       beat_at = now() + kBeatEvery;
     }
-    pollfd polled[] = {{socket_.fd(), POLLIN, 0}, {quit_.fd(), POLLIN, 0}};
+    pollfd polled[] = {{socket_.fd(), POLLIN, 0}, {quit, POLLIN, 0}};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(beat_at - now()).count();
     if (poll(polled, 2, static_cast<int>(std::max<long>(left, 0))) <= 0) continue;
     if (polled[1].revents != 0) return;

@@ -9,8 +9,8 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <thread>
 
+#include "base/service_thread.h"
 #include "cluster/control.h"
 #include "fabric/fabric.h"
 
@@ -21,7 +21,6 @@ class Membership {
   static constexpr std::chrono::milliseconds kBeatEvery{50};
 
   explicit Membership(Socket socket);
-  ~Membership();
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
@@ -52,10 +51,10 @@ class Membership {
   void send(ControlMessage message);  // marked with the view and the step
 
  private:
-  void listen();
+  void listen(int quit);
   bool take_messages();  // true: no more will come
 
-  const Socket socket_, quit_;
+  const Socket socket_;
   std::atomic<bool> interrupted_{false}, wants_change_{false};
   std::atomic<uint64_t> progress_{0}, step_{0}, steps_{0};
   std::atomic<bool> waiting_{false};
@@ -65,7 +64,7 @@ class Membership {
   std::function<void()> wake_;
   int64_t view_ = 0, prepared_ = 0, change_in_ = -1;
   bool ended_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  ServiceThread thread_;  // last: it uses all of the above
 };
 
 }  // namespace starling

@@ -237,7 +237,7 @@ void World::require(const char* what, const Status& status) const {
 void World::set_faults(const Faults& faults) {
   faults_ = faults;
   if (!membership_) return;
-  faults_.tell_by([this](const Fault&) {
+  faults_.tell_by([this] {
     membership_->send({.kind = ControlMessage::Kind::kFault,
                        .time = std::chrono::steady_clock::now().time_since_epoch().count()});
   });

@@ -2,9 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "cluster/run_status.h"
@@ -12,24 +9,11 @@
 namespace starling {
 
 SoloRequests::SoloRequests(const std::filesystem::path& folder)
-    : socket_(folder), quit_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // Signals are for the thread that trains.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { listen(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
+    : socket_(folder), thread_("starling-ask", [this](int quit) { listen(quit); }) {}
 
-SoloRequests::~SoloRequests() {
-  eventfd_write(quit_.fd(), 1);
-  thread_.join();
-}
-
-void SoloRequests::listen() {
-  pthread_setname_np(pthread_self(), "starling-ask");
+void SoloRequests::listen(int quit) {
   while (true) {
-    pollfd polled[] = {{socket_.fd(), POLLIN, 0}, {quit_.fd(), POLLIN, 0}};
+    pollfd polled[] = {{socket_.fd(), POLLIN, 0}, {quit, POLLIN, 0}};
     if (poll(polled, 2, -1) < 0) continue;
     if (polled[1].revents != 0) return;
     socket_.serve([&](const std::string& words) { return answer(words); });

@@ -6,8 +6,8 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
-#include <thread>
 
+#include "base/service_thread.h"
 #include "cluster/request_socket.h"
 
 namespace starling {
@@ -16,9 +16,6 @@ class SoloRequests {
  public:
   // Throws Error when the folder can't have a socket.
   explicit SoloRequests(const std::filesystem::path& folder);
-  ~SoloRequests();
-  SoloRequests(const SoloRequests&) = delete;
-  SoloRequests& operator=(const SoloRequests&) = delete;
 
   void set_step(uint64_t step, uint64_t steps) {
     step_.store(step, std::memory_order_relaxed);
@@ -28,15 +25,14 @@ class SoloRequests {
   bool stop_requested() const { return stop_.load(std::memory_order_relaxed); }
 
  private:
-  void listen();
+  void listen(int quit);
   std::string answer(const std::string& words);
 
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::atomic<uint64_t> step_{0}, steps_{0};
   std::atomic<bool> stop_{false};
   RequestSocket socket_;
-  Socket quit_;
-  std::thread thread_;  // last: it uses all of the above
+  ServiceThread thread_;  // last: it uses all of the above
 };
 
 }  // namespace starling
