@@ -103,7 +103,7 @@ TEST_F(WorkersFaults, OfASeed) {
     const std::string run = fmt::format("seed{}", seed);
     SCOPED_TRACE(run);
     Words words = of(4, fabric, fmt::format("{}", seed));
-    words.insert(words.end(), {"--set", "strategy.heartbeat_limit=0.4"});
+    words.insert(words.end(), {"--set", "strategy.heartbeat_limit=1"});
     const Ended ended = done(train(run, words));
     EXPECT_THAT(ended.error, Not(HasSubstr("error:")));
     expect_undisturbed(run);

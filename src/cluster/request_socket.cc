@@ -79,6 +79,9 @@ RequestSocket::RequestSocket(const std::filesystem::path& folder)
         connect(other.fd(), name.at(), sizeof name.address) == 0 || errno == EAGAIN) {
       throw refuse("another run has it");
     }
+    struct stat there {};
+    const bool is_left = lstat(name.address.sun_path, &there) == 0 && S_ISSOCK(there.st_mode);
+    if (!is_left) throw refuse("a file of that name is there, and stays");
     unlink(name.address.sun_path);
     bound = bind(listener_.fd(), name.at(), sizeof name.address) == 0;
   }
