@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <system_error>
 
 #include "base/lost_worker.h"
 #include "cli/arguments.h"
@@ -64,6 +65,11 @@ bool tell_launcher(const ErrorText& failure) {
   }
 }
 
+ErrorText internal(const std::string& what) {
+  return {"internal: " + what, "this is a fault of Starling: please report it with the job file",
+          1};
+}
+
 }  // namespace
 
 ErrorText error_text(std::exception_ptr exception) {
@@ -76,12 +82,14 @@ ErrorText error_text(std::exception_ptr exception) {
   } catch (const std::bad_alloc&) {
     return {"there is not enough memory",
             "use a smaller batch, micro_batch or model, or a machine with more memory", 1};
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return internal(error.what());
+    return {"the system gives no more threads",
+            "use fewer lanes or workers, or lift the limits: `ulimit -u`, `ulimit -v`", 1};
   } catch (const std::exception& error) {
-    return {std::string("internal: ") + error.what(),
-            "this is a fault of Starling: please report it with the job file", 1};
+    return internal(error.what());
   } catch (...) {
-    return {"internal: an unknown exception",
-            "this is a fault of Starling: please report it with the job file", 1};
+    return internal("an unknown exception");
   }
 }
 

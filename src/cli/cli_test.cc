@@ -1,11 +1,14 @@
 #include "cli/cli.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <new>
+#include <system_error>
 
 #include "cli/environment.h"
 #include "cli/predictions.h"
@@ -31,6 +34,12 @@ TEST(ErrorText, WhatIsNoErrorOfOursHasAHintToo) {
   const ErrorText memory = text_of(std::bad_alloc());
   EXPECT_EQ(memory.exit_code, 1);
   EXPECT_EQ(memory.message, "there is not enough memory");
+  const ErrorText threads =
+      text_of(std::system_error(EAGAIN, std::generic_category(), "no thread"));
+  EXPECT_EQ(threads.message, "the system gives no more threads");
+  EXPECT_THAT(threads.hint, testing::HasSubstr("ulimit -u"));
+  EXPECT_THAT(text_of(std::system_error(EIO, std::generic_category())).message,
+              testing::StartsWith("internal: "));
   const ErrorText internal = text_of(std::logic_error("x"));
   EXPECT_EQ(internal.exit_code, 1);
   EXPECT_EQ(internal.message, "internal: x");

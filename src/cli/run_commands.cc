@@ -105,9 +105,11 @@ int join_command(const Arguments& arguments) {
   const std::string state =
       await_state(arguments.target, worker, {"working", "lost", "left", "ended"});
   if (state != "working") {
-    throw run_error(fmt::format("worker {} did not come to take part: {}", worker,
-                                state == "ended" ? "the run has ended" : "it was " + state),
-                    "see what the run printed");
+    throw run_error(
+        state == "ended"
+            ? fmt::format("the run ended before worker {} was seen to take part", worker)
+            : fmt::format("worker {} does not take part: it was {}", worker, state),
+        "see what the run printed");
   }
   fmt::print("worker {} takes part: {}\n", worker, workers_now(arguments.target));
   return kExitDone;
