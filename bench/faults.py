@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 import time
 
-from protocol import fail, quantile
+from protocol import fail, quantile, ratio_text, take_turns
 
-FAULT_KEYS = ["recovery", "goodput", "ddp_kill"]
+FAULT_KEYS = ["recovery", "goodput", "survive", "balance", "ddp_kill"]
 JOB = """name = "faults"
 shards = 8
 [data]
@@ -35,7 +35,24 @@ batch = 64
 """
 HEARTBEAT = 0.5   # seconds, for the rows with frozen workers
 KILL_EVERY = 1.0  # longer than a new worker takes to come in
+SLOWED, SHARDS = 4, 16  # for the row with a slow worker: its factor, and the shards of a batch
 KILLED_MOST, FROZEN_MOST, RESUMED_MOST = 0.1, HEARTBEAT + 0.2, 1.0
+
+
+class Run:
+    """Runs of the command, each of the same length; what is measured is the seconds for a sample."""
+
+    def __init__(self, bench, folder, epochs, *flags):
+        self.command = [bench.command, "train", "job.toml", "--workers", "2", "--lanes", "1", "--overwrite", "--no-progress",
+                        "--run-dir", "run", "--set", f"training.epochs={epochs}", *flags]
+        self.folder = folder
+
+    def sample(self):
+        ended = subprocess.run(self.command, cwd=self.folder, capture_output=True, text=True, timeout=600)
+        if ended.returncode != 0:
+            fail(f"a run ended with {ended.returncode}", ended.stderr.strip())
+        with open(f"{self.folder}/run/report.json") as report:
+            return 1 / json.load(report)["samples_per_s"]
 
 
 class FaultsBench:
@@ -84,7 +101,8 @@ class FaultsBench:
                         f"{KILL_EVERY:g} s (freeze: {KILL_EVERY + HEARTBEAT:g} s, heartbeat limit {HEARTBEAT:g} s), lost ones replaced", "",
                         "| fault | losses | noticed after, median | p99 | target | others went on after, median | p99 | target |",
                         "|---|---|---|---|---|---|---|---|"]
-        for (action, losses), most in zip(rows, (KILLED_MOST, FROZEN_MOST)):
+        for (action, losses), most in zip(rows, (SLOWED, SHARDS = 4, 16  # for the row with a slow worker: its factor, and the shards of a batch
+KILLED_MOST, FROZEN_MOST)):
             noticed = [loss["detection_s"] for loss in losses if loss["detection_s"] is not None]
             resumed = [loss["resumption_s"] for loss in losses]
             if not noticed:
@@ -116,6 +134,39 @@ class FaultsBench:
             self.results[f"goodput_{every}"] = share
             self.tables.append(f"| {every} s | {report['samples_per_s']:.0f} | {whole:.0f} | {alive * 2:.3f} of 2 | {share:.3f} | "
                                f"≥ {target} {'met' if share >= target else '**missed**'} |")
+
+    def measure_survive(self):
+        """What heartbeats, commits and checkpoints cost a run to which nothing happens."""
+        with self.folder() as folder:
+            epochs = 1 if self.options.quick else 3
+            bare = Run(self, folder, epochs, "--set", "strategy.survive=false", "--set", "checkpoint.enabled=false")
+            row = take_turns(Run(self, folder, epochs), bare, self.options.pairs)
+        self.results["survive"] = row
+        self.tables += ["", "Cost of heartbeats, commits and checkpoints: CNN, 2 workers, `shm`, speed of a run with them against one without", "",
+                        "| with them | without | ratio | target |", "|---|---|---|---|",
+                        f"| {1 / row['ours_s']:.0f} samples/s | {1 / row['peer_s']:.0f} samples/s | {ratio_text(row, 3)} | ≥ 0.99 "
+                        f"{'met' if row['ratio'] >= 0.99 else '**missed**'} |"]
+
+    def measure_balance(self):
+        """One of two workers is slow. In times that a shard takes the other one: a step takes 8 of 16 when both are well, 13 with the
+        best placement of whole shards, and 32 with as many for each."""
+        best = min(max(SHARDS - few, SLOWED * few) for few in range(1, SHARDS))
+        speed = ["--set", "strategy.balance=speed"]
+        with self.folder() as folder:
+            with open(f"{folder}/slow.toml", "w") as file:
+                file.write(f'[[fault]]\naction = "slow"\nworker = 1\nfactor = {SLOWED}\n')
+            shards, slow = ["--set", f"shards={SHARDS}"], ["--faults", "slow.toml"]
+            run = lambda *flags: Run(self, folder, 1 if self.options.quick else 2, *shards, *flags)
+            pairs = max(1, self.options.pairs // 2)
+            rows = [("nobody is slow, `speed`", SHARDS / 2, take_turns(run(*speed), run(), pairs)),
+                    ("one is, `even`", SHARDS / 2 * SLOWED, take_turns(run(*slow), run(), 1)),
+                    ("one is, `speed`", best, take_turns(run(*slow, *speed), run(), pairs))]
+        self.tables += ["", f"Balance: CNN, 2 workers, {SHARDS} shards, one worker {SLOWED}× slower; against a run where nobody is and shards lie evenly",
+                        "", "| run | speed | step, in shards' times | at best | within one shard's time |", "|---|---|---|---|---|"]
+        for name, least, row in rows:
+            took = SHARDS / 2 / row["ratio"]
+            self.results["balance: " + name] = row
+            self.tables.append(f"| {name} | {ratio_text(row, 3)} | {took:.2f} | {least:g} | {'yes' if took <= least + 1 else '**no**'} |")
 
     def measure_ddp_kill(self):
         """What the other rank of DDP does when one is killed in the middle of its steps."""

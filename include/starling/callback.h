@@ -30,6 +30,8 @@ class Callback {
   // `record` is the epoch's line in the history. Returns false to end training.
   virtual bool epoch_end(Trainer&, const EpochRecord& record) = 0;
   virtual void train_end(Trainer&) {}
+  // What people should know of the epoch, if anything: asked for after epoch_end().
+  virtual std::string note() { return {}; }
 
   // What it must remember through a checkpoint.
   virtual CallbackState save() const { return {}; }
@@ -51,6 +53,8 @@ struct SaveBestOptions {
   std::string value = "val_loss";
 };
 // Saves the weights as `path`.safetensors whenever the value is better than before in this fit().
+// A file that can't be written is told of, and training goes on: the next epoch that is better than
+// the one that was saved is tried.
 CallbackPtr save_best(std::filesystem::path path, SaveBestOptions options = {});
 
 // A user's own: returns false to end training.

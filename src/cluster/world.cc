@@ -432,6 +432,7 @@ World::Next World::reform_by(Instant deadline, const LostWorker& lost,
   }
   for (const int rank : missing_ranks(members_, before))
     recovery.joined.push_back(members_[static_cast<size_t>(rank)]);
+  if (recovery.lost.empty()) recovery.operation.clear();  // nothing went wrong in it
   recovery.left = members_;
   recovery.seconds = std::chrono::duration<double>(now - began).count();
   if (recovery.redone && !recovery.lost.empty())

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "starling/error.h"
 #include "starling/trainer.h"
@@ -109,9 +110,18 @@ class SaveBest final : public Callback {
   void reset() override { best_.reset(); }
 
   bool epoch_end(Trainer& trainer, const EpochRecord& record) override {
-    if (best_.improves(record, 0)) trainer.save(path_);
+    const double saved = best_.value();
+    if (!best_.improves(record, 0)) return true;
+    try {
+      trainer.save(path_);
+    } catch (const Error& error) {
+      best_.set(saved);
+      note_ = fmt::format("the best weights were not saved, training goes on: {}", error.what());
+    }
     return true;
   }
+
+  std::string note() override { return std::exchange(note_, {}); }
 
   CallbackState save() const override { return {fmt::format("{}", best_.value()), {}}; }
   void restore(const CallbackState& state) override {
@@ -123,6 +133,7 @@ class SaveBest final : public Callback {
  private:
   std::filesystem::path path_;
   Best best_;
+  std::string note_;
 };
 
 class OnEpochEnd final : public Callback {

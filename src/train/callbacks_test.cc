@@ -105,6 +105,33 @@ TEST_F(FitTest, SaveBestWritesOnlyWhatIsBetter) {
   EXPECT_EQ(loaded.evaluate(test)["loss"], best);
 }
 
+TEST_F(FitTest, BestThatCannotBeSavedIsTriedAgain) {
+  const data::Dataset train = small_data(40, 1, 4).cached();
+  std::filesystem::create_directory(folder_ / "best.safetensors");  // no file can have its name
+  std::vector<std::string> notes;
+  double best = INFINITY;  // since there is room
+  std::string of_best;
+  const auto make_room = on_epoch_end([&](Trainer& trainer, const EpochRecord& record) {
+    if (record.epoch == 3) std::filesystem::remove(folder_ / "best.safetensors");
+    if (record.epoch > 3 && record.value("train_loss") < best) {
+      best = record.value("train_loss");
+      of_best = trainer.weights_sha256();
+    }
+    return true;
+  });
+  Trainer trainer(small_cnn(), options());
+  trainer.fit(train,
+              {.epochs = 6,
+               .batch = 8,
+               .callbacks = {save_best(folder_ / "best", {.value = "train_loss"}), make_room},
+               .on_note = [&](const std::string& note) { notes.push_back(note); }});
+  EXPECT_EQ(notes.size(), 3u);
+  EXPECT_THAT(notes, testing::Each(testing::HasSubstr("the best weights were not saved")));
+  Trainer loaded(small_cnn(), options());
+  loaded.load(folder_ / "best.safetensors");
+  EXPECT_EQ(loaded.weights_sha256(), of_best);
+}
+
 TEST(Callbacks, MayEndTraining) {
   Trainer trainer(small_mlp(), options());
   uint32_t told = 0;

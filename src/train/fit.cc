@@ -431,6 +431,7 @@ void FitLoop::finish_epoch() {
   begin_ledger();
   for (const CallbackPtr& callback : options_.callbacks) {
     if (!callback->epoch_end(trainer_, record)) cursor_.ended = true;
+    if (const std::string text = callback->note(); !text.empty()) note(text);
   }
   if (options_.on_epoch) options_.on_epoch(record);
 }
