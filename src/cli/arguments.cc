@@ -37,7 +37,7 @@ class HelpFormatter : public CLI::Formatter {
 // What is parsed before it is checked.
 struct Raw {
   std::vector<std::string> sets;
-  std::optional<uint64_t> lanes, seed, workers, check_every;
+  std::optional<uint64_t> lanes, seed, workers, servers, check_every;
   std::optional<std::string> strategy;
   bool respawn = false;
   std::string samples;
@@ -128,6 +128,10 @@ class Parser {
     sub->add_option("--workers", raw_.workers,
                     "Processes that train together. Never changes the numbers")
         ->type_name("N")
+        ->group("Job");
+    sub->add_option("--servers", raw_.servers,
+                    "Processes beside them that only serve, of strategy parameter_server")
+        ->type_name("K")
         ->group("Job");
     sub->add_option("--check-every", raw_.check_every,
                     "Compare all workers' weights every K steps; 0: never")
@@ -383,6 +387,8 @@ class Parser {
     if (raw_.lanes) arguments_.settings.push_back({"lanes", fmt::format("{}", *raw_.lanes)});
     if (raw_.seed) arguments_.settings.push_back({"seed", fmt::format("{}", *raw_.seed)});
     if (raw_.workers) arguments_.settings.push_back({"workers", fmt::format("{}", *raw_.workers)});
+    if (raw_.servers)
+      arguments_.settings.push_back({"strategy.servers", fmt::format("{}", *raw_.servers)});
     if (raw_.respawn) arguments_.settings.push_back({"strategy.respawn", "true"});
     if (raw_.check_every) {
       arguments_.settings.push_back({"strategy.check_every", fmt::format("{}", *raw_.check_every)});

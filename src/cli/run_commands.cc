@@ -92,8 +92,8 @@ int status_command(const Arguments& arguments) {
     fmt::print("  {:<4}    {:<8}", worker.worker, worker.state);
     const bool lives = worker.state != "lost" && worker.state != "left" && worker.state != "ended";
     if (lives) {
-      fmt::print("  process {:<7}  step {:<7}  heard {:.0f} ms ago", worker.process, worker.step,
-                 worker.silent * 1e3);
+      fmt::print("  process {:<7}  step {:<7}  heard {:.0f} ms ago{}", worker.process, worker.step,
+                 worker.silent * 1e3, worker.serves ? "  server" : "");
     }
     fmt::print("\n");
   }

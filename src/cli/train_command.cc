@@ -33,12 +33,27 @@ std::string resume_line(const Arguments& arguments, const RunResult& result) {
   return line;
 }
 
+// Workers and servers.
+int processes(const Job& job) { return static_cast<int>(job.workers + job.strategy.servers); }
+
+void check_strategy(const StrategyJob& strategy, uint64_t workers) {
+  if (strategy.servers > 0 && strategy.name != "parameter_server")
+    throw input_error(fmt::format("strategy \"{}\" has no servers, but strategy.servers = {}",
+                                  strategy.name, strategy.servers),
+                      "use --strategy parameter_server, or leave --servers away");
+  if (strategy.min_workers > workers)
+    throw input_error(
+        fmt::format("strategy.min_workers = {}, but there are {} workers to begin with",
+                    strategy.min_workers, workers),
+        "raise --workers, or lower strategy.min_workers");
+}
+
 void check_faults(const std::vector<Fault>& faults, const Job& job) {
   for (const Fault& fault : faults) {
     if (fault.action == Fault::Action::kLink && job.strategy.fabric != "tcp")
       throw input_error("a link can't break: the workers share memory",
                         "use --set strategy.fabric=tcp for the fault \"link\"");
-    if (fault.at && job.workers < 2)
+    if (fault.at && processes(job) < 2)
       throw input_error("a fault has a time, but there is no launcher that could see to it",
                         "use --workers 2 or more, or a point and a step");
   }
@@ -77,22 +92,19 @@ void print_summary(const RunResult& result) {
 int train_command(const Arguments& arguments, const Environment& environment) {
   const StopSignalsWait until_handled;
   const Job job = load_job(arguments.target, arguments.settings);
-  const std::vector<Fault> faults =
-      arguments.faults.empty() ? std::vector<Fault>()
-                               : load_faults(arguments.faults, static_cast<int>(job.workers));
+  const std::vector<Fault> faults = arguments.faults.empty()
+                                        ? std::vector<Fault>()
+                                        : load_faults(arguments.faults, processes(job));
   check_faults(faults, job);
   const bool is_worker = environment.is_worker;
   // One worker that others may join has a launcher too.
-  const bool is_elastic = job.workers > 1 || job.strategy.name == "all_reduce";
+  const bool is_elastic = job.workers > 1 || job.strategy.name == "all_reduce" ||
+                          job.strategy.name == "parameter_server";
   if (is_elastic && !is_worker) {
-    if (job.strategy.min_workers > job.workers) {
-      throw input_error(
-          fmt::format("strategy.min_workers = {}, but there are {} workers to begin with",
-                      job.strategy.min_workers, job.workers),
-          "raise --workers, or lower strategy.min_workers");
-    }
+    check_strategy(job.strategy, job.workers);
     return launch({.command = arguments.command_line,
-                   .workers = static_cast<int>(job.workers),
+                   .workers = processes(job),
+                   .servers = static_cast<int>(job.strategy.servers),
                    .lanes = static_cast<int>(job.lanes),
                    .fabric = job.strategy.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm,
                    .survive = job.strategy.survive,

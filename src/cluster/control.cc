@@ -89,6 +89,7 @@ void visit_fields(Message& m, Visit visit, VisitList visit_list) {
   visit_list(m.news);
   visit_list(m.losses);
   visit_list(m.ports);
+  visit_list(m.servers);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ struct ControlMessage {
   // With Resume: by what the members talk in the new view.
   Socket segment;               // shm
   std::vector<uint16_t> ports;  // tcp, by place in commit.members
+  std::vector<int> servers;     // those of the members that serve and compute nothing
 };
 
 // Both ends, closed on exec. Throws Error when there are none to be had.

@@ -16,7 +16,10 @@ constexpr std::chrono::milliseconds kSuspectFor{500};
 
 Coordination::Coordination(const CoordinationOptions& options)
     : options_(options), lines_(static_cast<size_t>(options.workers)) {
-  for (int worker = 0; worker < options.workers; ++worker) members_.push_back(worker);
+  for (int worker = 0; worker < options.workers; ++worker) {
+    members_.push_back(worker);
+    lines_[static_cast<size_t>(worker)].serves = worker >= options.workers - options.servers;
+  }
   static_cast<void>(coordinator_.joined(members_));
   for (const int worker : members_) {
     static_cast<void>(coordinator_.receive({.kind = commit::Message::Kind::kReady,
@@ -26,15 +29,18 @@ Coordination::Coordination(const CoordinationOptions& options)
   }
 }
 
-void Coordination::add(int worker, Socket control, uint16_t port) {
+void Coordination::add(int worker, Socket control, uint16_t port, bool serves) {
   const auto index = static_cast<size_t>(worker);
   if (index >= lines_.size()) lines_.resize(index + 1);
   lines_[index].socket = std::move(control);
   lines_[index].port = port;
+  lines_[index].serves = serves;
 }
 
 bool Coordination::is_enough() const {
-  const size_t count = members_.size() + guests_.size() - leavers_.size();
+  const size_t computing = count_computing(members_);
+  const size_t members = computing > 0 ? computing : members_.size();  // servers alone do it all
+  const size_t count = members + count_computing(guests_) - count_computing(leavers_);
   return !holds_ || count >= static_cast<size_t>(options_.min_workers);
 }
 
@@ -235,6 +241,9 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
       suspects_.clear();
       unsettled_.clear();
       losses_.clear();
+      for (const int member : members_) {
+        if (serves(member)) message.servers.push_back(member);
+      }
       if (segment() == nullptr) {
         for (const int member : members_)
           message.ports.push_back(lines_[static_cast<size_t>(member)].port);

@@ -22,7 +22,8 @@ namespace starling {
 
 struct CoordinationOptions {
   int workers = 1;
-  int min_workers = 1;  // with fewer, the others wait
+  int servers = 0;      // so many of them, the last, only serve
+  int min_workers = 1;  // with fewer that compute, the others wait
   std::chrono::milliseconds heartbeat_limit{2000};
   std::chrono::milliseconds progress_limit{60'000};
   // Of the first view, which all know without a word.
@@ -33,8 +34,9 @@ class Coordination {
  public:
   explicit Coordination(const CoordinationOptions& options);
 
-  // The worker's line to here; `port` is where it listens, over tcp.
-  void add(int worker, Socket control, uint16_t port = 0);
+  // The worker's line to here; `port` is where it listens, over tcp. One that serves computes
+  // nothing.
+  void add(int worker, Socket control, uint16_t port, bool serves);
   // To be polled for input, and then heard. −1: none.
   int fd(int worker) const { return lines_[static_cast<size_t>(worker)].socket.fd(); }
   void hear(int worker);
@@ -67,6 +69,7 @@ class Coordination {
   }
 
   const std::vector<int>& members() const { return members_; }
+  bool serves(int worker) const { return lines_[static_cast<size_t>(worker)].serves; }
   int64_t view() const { return settled_; }
   // What the worker said of itself last.
   struct Sign {
@@ -92,7 +95,7 @@ class Coordination {
     Clock::time_point moved{};               // when it last got on
     uint64_t progress = 0, step = 0, steps = 0;
     int64_t fault = 0;  // when it said that one would happen to it now
-    bool ended = false, frozen = false;
+    bool ended = false, frozen = false, serves = false;
     uint16_t port = 0;
   };
   using Kind = ControlMessage::Kind;
@@ -102,6 +105,10 @@ class Coordination {
   void ask_for_pause();
   void change_if_enough();
   bool is_enough() const;
+  size_t count_computing(const auto& workers) const {
+    return static_cast<size_t>(
+        std::count_if(workers.begin(), workers.end(), [&](int w) { return !serves(w); }));
+  }
   std::optional<std::pair<int, std::string>> find_unreachable(Clock::time_point now);
   void obey(const std::vector<commit::Action>& actions, const std::string& news);
   const SharedSegment* segment() const { return segment_ ? &*segment_ : options_.segment; }

@@ -39,6 +39,7 @@ class Launch {
     }
     if (!options.survive) return;
     coordination_.emplace(CoordinationOptions{.workers = options.workers,
+                                              .servers = options.servers,
                                               .min_workers = options.min_workers,
                                               .heartbeat_limit = options.heartbeat_limit,
                                               .progress_limit = options.progress_limit,
@@ -53,7 +54,8 @@ class Launch {
   }
 
   int run() {
-    for (int rank = 0; rank < options_.workers; ++rank) start(rank);
+    for (int rank = 0; rank < options_.workers; ++rank)
+      start(rank, rank >= options_.workers - options_.servers);
     while (running() > 0) turn();
     for (Worker& worker : workers_) drain(worker, true);
     return conclude();
@@ -65,6 +67,7 @@ class Launch {
     Socket pidfd, output;
     std::string line;  // not yet ended
     bool running = false;
+    bool serves = false;    // and computes nothing
     bool given_up = false;  // killed here
     int code = 0;
     int slot = 0;     // whose cores it has
@@ -91,15 +94,16 @@ class Launch {
     return static_cast<int>(std::min_element(users.begin(), users.end()) - users.begin());
   }
 
-  void start(int rank) {
+  void start(int rank, bool serves) {
     Worker worker;
+    worker.serves = serves;
     worker.slot = find_slot();
     WorkerStarter::Started started = starter_.start(rank, worker.slot);
     worker.process = started.process;
     worker.pidfd = std::move(started.pidfd);
     worker.output = std::move(started.output);
     worker.running = true;
-    if (coordination_) coordination_->add(rank, std::move(started.control), started.port);
+    if (coordination_) coordination_->add(rank, std::move(started.control), started.port, serves);
     workers_.push_back(std::move(worker));
   }
 
@@ -268,7 +272,7 @@ class Launch {
     // One that was lost before it took part would be lost again.
     if (!options_.respawn || !was_member) return;
     try {
-      start(static_cast<int>(workers_.size()));
+      start(static_cast<int>(workers_.size()), worker.serves);
     } catch (const Error& error) {
       say(fmt::format("note: worker {} is not replaced: {}", rank, error.what()));
     }
@@ -326,11 +330,12 @@ class Launch {
                             "ask with the version of starling that runs it");
   }
 
-  // Who take part, or are about to.
+  // Who compute, or are about to.
   int expected() const {
     int count = 0;
     for (size_t rank = 0; rank < workers_.size(); ++rank)
-      count += workers_[rank].running && !coordination_->is_leaving(static_cast<int>(rank)) &&
+      count += workers_[rank].running && !workers_[rank].serves &&
+               !coordination_->is_leaving(static_cast<int>(rank)) &&
                !coordination_->has_left(static_cast<int>(rank));
     return count;
   }
@@ -342,7 +347,7 @@ class Launch {
                      "a batch has as many shards as `shards` says: each worker needs one");
     const auto worker = static_cast<int>(workers_.size());
     try {
-      start(worker);
+      start(worker, false);
     } catch (const Error& error) {
       return refusal(error.what(), error.hint());
     }
@@ -353,7 +358,7 @@ class Launch {
     if (!coordination_->is_member(worker) || coordination_->is_leaving(worker))
       return refusal(fmt::format("worker {} does not take part in the run", worker),
                      fmt::format("those that do: {}", fmt::join(coordination_->members(), ", ")));
-    if (expected() - 1 < std::max(1, options_.min_workers))
+    if (!coordination_->serves(worker) && expected() - 1 < std::max(1, options_.min_workers))
       return refusal(fmt::format("worker {} is needed: {} would be left, of at least {}", worker,
                                  expected() - 1, std::max(1, options_.min_workers)),
                      "let another join first; `starling stop` ends the run");
@@ -374,6 +379,7 @@ class Launch {
       WorkerStatus entry{
           .worker = rank,
           .process = worker.process,
+          .serves = worker.serves,
           .state = worker.outcome == Outcome::kLost                                    ? "lost"
                    : worker.outcome == Outcome::kLeft                                  ? "left"
                    : !worker.running                                                   ? "ended"

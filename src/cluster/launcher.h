@@ -25,7 +25,8 @@ namespace starling {
 struct LaunchOptions {
   std::vector<std::string> command;  // program and arguments
   int workers = 1;
-  int lanes = 0;  // cores for each worker; 0: as many as there are for all
+  int servers = 0;  // so many of the workers, the last, are to serve and compute nothing
+  int lanes = 0;    // cores for each worker; 0: as many as there are for all
   FabricKind fabric = FabricKind::kShm;
   bool survive = false;
   bool respawn = false;                                // a lost worker is replaced by a new one

@@ -14,6 +14,7 @@ OrderedJson RunStatus::to_json() const {
   for (const WorkerStatus& w : workers) {
     list.push_back({{"worker", w.worker},
                     {"process", w.process},
+                    {"serves", w.serves},
                     {"state", w.state},
                     {"step", w.step},
                     {"silent_s", w.silent}});
@@ -37,6 +38,7 @@ RunStatus RunStatus::from_json(const Json& json) try {
   for (const Json& w : json.at("workers")) {
     status.workers.push_back({.worker = w.at("worker").get<int>(),
                               .process = w.at("process").get<int>(),
+                              .serves = w.at("serves").get<bool>(),
                               .state = w.at("state").get<std::string>(),
                               .step = w.at("step").get<uint64_t>(),
                               .silent = w.at("silent_s").get<double>()});
@@ -54,8 +56,9 @@ const WorkerStatus* RunStatus::find(int worker) const {
 }
 
 int RunStatus::working() const {
-  return static_cast<int>(std::count_if(
-      workers.begin(), workers.end(), [](const WorkerStatus& w) { return w.state == "working"; }));
+  return static_cast<int>(std::count_if(workers.begin(), workers.end(), [](const WorkerStatus& w) {
+    return w.state == "working" && !w.serves;
+  }));
 }
 
 std::string refusal(const std::string& why, const std::string& hint) {

@@ -12,9 +12,10 @@ namespace starling {
 struct WorkerStatus {
   int worker = 0;
   int process = 0;
-  std::string state;  // working, joining, leaving, left, lost, ended
-  uint64_t step = 0;  // that it is at
-  double silent = 0;  // seconds since it gave a sign of life
+  bool serves = false;  // and computes nothing
+  std::string state;    // working, joining, leaving, left, lost, ended
+  uint64_t step = 0;    // that it is at
+  double silent = 0;    // seconds since it gave a sign of life
 };
 
 struct RunStatus {

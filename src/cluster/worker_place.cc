@@ -13,6 +13,7 @@ namespace {
 
 constexpr const char* kRank = "STARLING_RANK";
 constexpr const char* kWorkers = "STARLING_WORKERS";
+constexpr const char* kServers = "STARLING_SERVERS";
 constexpr const char* kFabric = "STARLING_FABRIC";
 constexpr const char* kDescriptor = "STARLING_FD";
 constexpr const char* kPorts = "STARLING_PORTS";
@@ -80,6 +81,7 @@ std::vector<std::pair<std::string, std::string>> WorkerPlace::variables() const 
     result.emplace_back(kPorts, fmt::format("{}", fmt::join(ports, ",")));
     result.emplace_back(kToken, to_hex(token));
   }
+  if (servers > 0) result.emplace_back(kServers, fmt::format("{}", servers));
   if (joins) result.emplace_back(kJoins, "1");
   for (const auto& [name, fd] :
        {std::pair{kErrors, errors}, {kControl, control}, {kOut, out}, {kErr, err}}) {
@@ -93,6 +95,8 @@ std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
   WorkerPlace place;
   place.workers = number(kWorkers, lookup(kWorkers), 1, 1024);
   place.rank = number(kRank, lookup(kRank), 0, place.workers - 1);
+  if (const char* const servers = lookup(kServers))
+    place.servers = number(kServers, servers, 0, place.workers - 1);
   place.descriptor = number(kDescriptor, lookup(kDescriptor), 0, 1 << 20);
   place.joins = lookup(kJoins) != nullptr;
   for (const auto& [name, fd] : {std::pair{kErrors, &place.errors},

@@ -17,6 +17,7 @@ enum class FabricKind { kShm, kTcp };
 struct WorkerPlace {
   int rank = 0;
   int workers = 1;
+  int servers = 0;  // so many of the workers that were there first, the last, only serve
   FabricKind fabric = FabricKind::kShm;
   int descriptor = -1;          // shm: the world's segment; tcp: this worker's listening socket
   std::vector<uint16_t> ports;  // tcp: by rank, on loopback

@@ -49,6 +49,7 @@ void WorkerStarter::listen() {
 WorkerPlace WorkerStarter::place(int rank) const {
   WorkerPlace place{.rank = rank,
                     .workers = std::max(options_.workers, rank + 1),
+                    .servers = options_.servers,
                     .fabric = options_.fabric,
                     .errors = errors_};
   if (segment_) {

@@ -57,7 +57,10 @@ World::World() = default;
 
 World::World(const WorkerPlace& place) : place_(place), rank_(place.rank) {
   members_.clear();
-  for (int worker = 0; worker < place.workers; ++worker) members_.push_back(worker);
+  for (int worker = 0; worker < place.workers; ++worker) {
+    members_.push_back(worker);
+    if (worker >= place.workers - place.servers) servers_.push_back(worker);
+  }
   if (place.control < 0) {
     enter(place);
     return;
@@ -68,6 +71,7 @@ World::World(const WorkerPlace& place) : place_(place), rank_(place.rank) {
   if (place.joins) {
     has_state_ = false;
     members_.clear();
+    servers_.clear();
     view_ = 0;
     rank_ = -1;
     return;
@@ -125,13 +129,21 @@ void World::slow_down(double computed_s) const {
   if (longer_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(longer_s));
 }
 
+bool World::is_server(int rank) const {
+  return std::find(servers_.begin(), servers_.end(), name_of(rank)) != servers_.end();
+}
+
+int World::computing() const {
+  return workers() - (has_roles() ? static_cast<int>(servers_.size()) : 0);
+}
+
 void World::require_shards(int shards) const {
-  if (workers() <= shards) return;
+  if (computing() <= shards) return;
   throw input_error(
-      fmt::format("{} workers for {} shards: some would have none", workers(), shards),
+      fmt::format("{} workers for {} shards: some would have none", computing(), shards),
       fmt::format("use --workers {} or less, or set shards to {} or more (which changes the "
                   "numbers)",
-                  shards, workers()));
+                  shards, computing()));
 }
 
 void World::wait(const char* what, Collectives::Handle handle) {
@@ -458,6 +470,7 @@ void World::take_over_output() {
 void World::resume(ControlMessage message) {
   view_ = message.commit.view;
   members_ = message.commit.members;
+  servers_ = message.servers;
   newcomers_ = message.commit.newcomers;
   donor_ = message.commit.donor;
   first_unit_ = message.commit.step + (message.commit.redo ? 0 : 1);

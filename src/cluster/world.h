@@ -45,6 +45,11 @@ class World {
   int name() const { return place_.rank; }
   std::span<const int> members() const { return members_; }  // names, by rank
   int name_of(int rank) const { return members_[static_cast<size_t>(rank)]; }
+  // Some workers may only serve: they keep parameters, and compute no shards. Where there are none,
+  // or none but these, all do both.
+  bool serves(int rank) const { return !has_roles() || is_server(rank); }
+  bool computes(int rank) const { return !has_roles() || !is_server(rank); }
+  int computing() const;  // how many do
   // Whether all workers share memory.
   bool shares_memory() const { return place_.descriptor >= 0 && place_.fabric == FabricKind::kShm; }
   std::chrono::nanoseconds timeout() const { return std::chrono::seconds(60); }
@@ -195,6 +200,8 @@ class World {
   void tell_recoveries(std::function<void(const Recovery&)> told) { told_ = std::move(told); }
 
  private:
+  bool has_roles() const { return !servers_.empty() && servers_.size() < members_.size(); }
+  bool is_server(int rank) const;
   void wait(const char* what, Collectives::Handle handle);
   void wait_for(const char* what, Ticket ticket);
   void require(const char* what, const Status& status) const;
@@ -210,6 +217,7 @@ class World {
   WorkerPlace place_;
   int rank_ = 0;
   std::vector<int> members_{0};  // names, by rank
+  std::vector<int> servers_;     // those of them that are to serve only
   int64_t view_ = 1;
   bool has_state_ = true;
   std::vector<int> newcomers_;  // of the view, that have not got the state

@@ -217,10 +217,10 @@ Collectives::Handle Collectives::gather(int root, std::span<const std::byte> own
   return start(std::move(entry));
 }
 
-Collectives::Handle Collectives::shift(std::span<const std::byte> own,
-                                       std::span<std::byte> before) {
+Collectives::Handle Collectives::shift(std::span<const std::byte> own, std::span<std::byte> before,
+                                       std::span<const int> ring) {
   Entry entry;
-  entry.operation = std::make_unique<Shift>(next_channel(), Shift::Arguments{own, before});
+  entry.operation = std::make_unique<Shift>(next_channel(), Shift::Arguments{own, before, ring});
   return start(std::move(entry));
 }
 

@@ -79,8 +79,10 @@ class Collectives {
   // Everybody's bytes in the root's `all`; elsewhere `all` is not used.
   Handle gather(int root, std::span<const std::byte> own, std::span<std::byte> all,
                 std::vector<size_t> cuts);
-  // The bytes of the rank before this one; rank 0 has those of the last. A rank alone has none.
-  Handle shift(std::span<const std::byte> own, std::span<std::byte> before);
+  // The bytes of the rank before this one; rank 0 has those of the last. A rank alone has none. In
+  // a ring of some ranks the others have no part, but make the call.
+  Handle shift(std::span<const std::byte> own, std::span<std::byte> before,
+               std::span<const int> ring = {});
   Handle barrier();
 
   // The floats of a vector that are this rank's (or another's) in reduce_scatter.

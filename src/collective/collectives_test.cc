@@ -211,6 +211,25 @@ TEST_P(CollectivesTest, ShiftGivesEachTheBytesOfTheOneBefore) {
   });
 }
 
+TEST_P(CollectivesTest, ShiftInARingOfSomeLeavesOutTheOthers) {
+  const auto placement = std::make_shared<Placement>(Placement::even(16, world()));
+  std::vector<int> ring;  // every second, the last first
+  for (int r = static_cast<int>(world()) - 1; r >= 0; r -= 2) ring.push_back(r);
+  run([&](Fabric& fabric) {
+    Collectives all(fabric, placement, {.chunk_bytes = chunk_sizes()[0]});
+    const auto own = pattern(length(), static_cast<size_t>(fabric.rank()));
+    const auto at = std::find(ring.begin(), ring.end(), fabric.rank());
+    const bool takes_part = at != ring.end() && ring.size() > 1;
+    const int from = !takes_part ? -1 : at == ring.begin() ? ring.back() : *(at - 1);
+    const auto expected =
+        takes_part ? pattern(length(), static_cast<size_t>(from)) : std::vector<std::byte>();
+    std::vector<std::byte> before(expected.size());
+    const Status status = all.wait(all.shift(own, before, ring));
+    ASSERT_TRUE(status) << status.failure().message;
+    EXPECT_TRUE(before == expected);
+  });
+}
+
 TEST_P(CollectivesTest, SeveralInFlightEndInAnyOrder) {
   constexpr size_t kCount = 5;
   std::vector<SharedSum> sums;

@@ -115,6 +115,7 @@ struct StrategyJob {
   bool exact = true;
   bool overlap = true;
   uint64_t replicas = 1;
+  uint64_t servers = 0;
   std::string balance = "even";
   uint64_t check_every = 0;
   bool survive = true;

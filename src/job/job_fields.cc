@@ -13,7 +13,8 @@ constexpr std::string_view kSources[] = {"fashion-mnist", "mnist",     "idx",
                                          "npy",           "synthetic", "synthetic-regression"};
 constexpr std::string_view kLosses[] = {"softmax_cross_entropy", "binary_cross_entropy",
                                         "mean_squared_error"};
-constexpr std::string_view kStrategies[] = {"auto", "single", "all_reduce", "sharded"};
+constexpr std::string_view kStrategies[] = {"auto", "single", "all_reduce", "sharded",
+                                            "parameter_server"};
 constexpr std::string_view kFabrics[] = {"shm", "tcp"};
 constexpr std::string_view kBalances[] = {"even", "speed"};
 
@@ -281,6 +282,12 @@ void add_run_sections(std::vector<Section>& sections) {
             "it.",
             [](Job& j) -> Slot { return &j.strategy.replicas; },
             {.max = 1}},
+           {"servers",
+            "parameter_server: processes beside the workers that only serve; 0: every worker "
+            "serves "
+            "a slice.",
+            [](Job& j) -> Slot { return &j.strategy.servers; },
+            {.max = 64}},
            {"balance",
             "How many shards each worker computes: as many, or by its speed.",
             [](Job& j) -> Slot { return &j.strategy.balance; },

@@ -156,8 +156,8 @@ class Run {
       if (!is_chief()) return;
       folder_.prepare(use);
       if (!is_there(folder_.job())) write_job();
-      const uint64_t most =
-          std::min<uint64_t>(job_.shards, static_cast<uint64_t>(world().capacity()));
+      const uint64_t room = static_cast<uint64_t>(world().capacity()) - job_.strategy.servers;
+      const uint64_t most = std::min<uint64_t>(job_.shards, room);
       world().open_to_requests(fs::absolute(folder_.path()).string(), most);
     });
     // With several workers the launcher is asked; one alone answers itself.
@@ -174,7 +174,7 @@ class Run {
     if (is_chief()) {
       log().info(fmt::format("starling {}: {} on {}, {} parameters, {} workers, {} lanes, {}",
                              version(), job_.name, data_.train.describe(), model_.parameter_count(),
-                             options_.cluster.workers(), trainer.lanes(), isa_name()));
+                             world().computing(), trainer.lanes(), isa_name()));
     }
     FitOptions fit = fit_options(job_, folder_.path());
     fit.validation = data_.validation;
@@ -329,7 +329,8 @@ class Run {
     const FitSummary& summary = trainer.summary();
     Report report;
     report.strategy = summary.strategy;
-    report.workers = options_.cluster.workers();
+    report.workers = world().computing();
+    report.servers = world().workers() - report.workers;
     report.lanes = trainer.lanes();
     report.exact = job_.strategy.exact;
     report.bytes_sent = summary.bytes_moved;

@@ -69,6 +69,7 @@ std::string report_to_json(const Report& report) {
   OrderedJson json;
   json["strategy"] = report.strategy;
   json["workers"] = report.workers;
+  json["servers"] = report.servers;
   json["lanes"] = report.lanes;
   json["shards"] = report.shards;
   json["micro_batch"] = report.micro_batch;

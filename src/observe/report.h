@@ -14,6 +14,7 @@ struct Report {
   // What was run.
   std::string strategy = "single";
   int workers = 1;
+  int servers = 0;  // beside them, that compute nothing
   int lanes = 1;
   int shards = 1;
   int micro_batch = 0;

@@ -12,10 +12,11 @@ struct alignas(64) AllReduceShared::Flags {
   bool finite;
 };
 
-AllReduceShared::AllReduceShared(World& world, Executor& executor, const ParameterSpace& space,
-                                 std::vector<ShardRange> placement,
+AllReduceShared::AllReduceShared(const char* name, World& world, Executor& executor,
+                                 const ParameterSpace& space, std::vector<ShardRange> placement,
                                  const std::vector<StepSize>& steps)
-    : world_(world),
+    : name_(name),
+      world_(world),
       rank_(world.rank()),
       workers_(world.workers()),
       fabric_(*world.shm()),
@@ -61,9 +62,15 @@ AllReduceShared::Flags& AllReduceShared::flags(int rank) const {
 }
 
 BlockRange AllReduceShared::blocks() const {
-  const auto r = static_cast<size_t>(world_.rank()), n = static_cast<size_t>(world_.workers());
+  size_t before = 0, all = 0;  // of those that serve
+  for (int rank = 0; rank < world_.workers(); ++rank) {
+    if (!world_.serves(rank)) continue;
+    ++all;
+    if (rank < world_.rank()) ++before;
+  }
   const size_t count = space_.blocks().size();
-  return {r * count / n, (r + 1) * count / n};
+  const size_t first = before * count / all;
+  return {first, world_.serves(world_.rank()) ? (before + 1) * count / all : first};
 }
 
 Status AllReduceShared::describe(const Status& met) const {

@@ -1,7 +1,8 @@
 // `all_reduce` of workers that share memory: there is one copy of the weights and of the optimizer
 // state. Each worker's kernels write their gradients into shared memory; each worker sums a slice
 // of the blocks, reading the others' gradients where they lie, and updates it for all. Nothing is
-// copied or sent: a step is two barriers (three with clipping by norm).
+// copied or sent: a step is two barriers (three with clipping by norm). Where some workers only
+// serve, only they have blocks to update (`parameter_server`).
 //
 // A worker that dies before a barrier is a failure there for all others, at once. When it had
 // arrived at the last one before the update, its gradients are all there, and the others complete
@@ -22,11 +23,11 @@ class AllReduceShared final : public Strategy {
   // `placement` has the shards of each worker, `steps` the sizes that steps will have. The executor
   // gets its memory here, and it, the world and this live and die together. All workers make it at
   // the same time.
-  AllReduceShared(World& world, Executor& executor, const ParameterSpace& space,
+  AllReduceShared(const char* name, World& world, Executor& executor, const ParameterSpace& space,
                   std::vector<ShardRange> placement, const std::vector<StepSize>& steps);
   ~AllReduceShared() override;
 
-  const char* name() const override { return "all_reduce"; }
+  const char* name() const override { return name_; }
   int rank() const override { return rank_; }
   int workers() const override { return workers_; }
   ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
@@ -55,6 +56,7 @@ class AllReduceShared final : public Strategy {
   float* gradient(size_t worker, size_t index) const;
   Flags& flags(int rank) const;
 
+  const char* const name_;
   World& world_;
   const int rank_, workers_;  // in the world for which this was made
   ShmFabric& fabric_;

@@ -77,14 +77,4 @@ std::optional<std::vector<int>> better_balance(std::span<const int> counts,
   return better;
 }
 
-std::vector<ShardRange> ranges_of(std::span<const int> counts) {
-  std::vector<ShardRange> ranges;
-  int begin = 0;
-  for (const int count : counts) {
-    ranges.push_back({begin, begin + count});
-    begin += count;
-  }
-  return ranges;
-}
-
 }  // namespace starling

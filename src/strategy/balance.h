@@ -41,7 +41,4 @@ std::vector<double> median_seconds(const MeasuredSteps& measured);
 std::optional<std::vector<int>> better_balance(std::span<const int> counts,
                                                const MeasuredSteps& measured);
 
-// Contiguous, in rank order.
-std::vector<ShardRange> ranges_of(std::span<const int> counts);
-
 }  // namespace starling

@@ -139,10 +139,6 @@ TEST(Balance, ComesToRest) {
   }
 }
 
-TEST(Balance, RangesFollowOneAnother) {
-  EXPECT_EQ(ranges_of(Counts{5, 1, 2}), (std::vector<ShardRange>{{0, 5}, {5, 6}, {6, 8}}));
-}
-
 // 16 shards of 40 samples have 2 or 3 of them.
 TEST(Balance, AShardIsOneOfAverageSize) {
   const StepSize step{.samples = 80, .batch = 40};

@@ -26,14 +26,14 @@ class Balancer {
   Balancer(Balance balance, int shards) : balance_(balance), shards_(shards) {}
 
   // The shards of each worker for a strategy in this view: those that is_due() is about, or else as
-  // many for each. Figures are gathered anew.
-  std::span<const ShardRange> begin(int64_t view, int workers);
+  // many for each that computes. Figures are gathered anew.
+  std::span<const ShardRange> begin(int64_t view, const std::vector<bool>& computes);
 
   // After a step; `seconds` are those that each worker took for its shards, at the first of them.
   // Returns whether it was time to look at the figures.
   bool add(const StepSize& step, std::span<const double> seconds);
 
-  // What a shard takes each worker, as of the last look.
+  // What a shard takes each worker, as of the last look; 0 for one that does not compute.
   std::span<const double> shard_seconds() const { return medians_; }
   // Whether the last look found a better placement: for begin() in the same view.
   bool is_due() const { return next_.has_value(); }
@@ -46,8 +46,9 @@ class Balancer {
   const int shards_;
   int64_t view_ = 0;
   std::vector<ShardRange> placement_;
-  std::vector<int> counts_;
-  std::vector<double> measured_;  // since the last look, step by step
+  std::vector<bool> computes_;
+  std::vector<int> counts_;       // of those that compute
+  std::vector<double> measured_;  // of those, since the last look, step by step
   std::vector<double> medians_;
   uint64_t steps_ = kLeastSteps;  // to be measured before the next look
   std::optional<std::vector<int>> next_;

@@ -22,7 +22,7 @@ struct Parts {
 
   // The shards of each worker.
   std::vector<ShardRange> ranges() const {
-    if (placement.empty()) return place_workers(executor.options().shards, world.workers());
+    if (placement.empty()) return place_workers(executor.options().shards, computing(world));
     return {placement.begin(), placement.end()};
   }
 };
@@ -36,15 +36,29 @@ std::unique_ptr<Strategy> single(const Parts& parts) {
   return std::make_unique<SingleStrategy>(parts.executor, parts.space.blocks().size());
 }
 
+std::unique_ptr<Strategy> shared(const char* name, const Parts& parts) {
+  return std::make_unique<AllReduceShared>(name, parts.world, parts.executor, parts.space,
+                                           parts.ranges(), parts.steps);
+}
+
 std::unique_ptr<Strategy> all_reduce(const Parts& parts) {
   if (parts.world.workers() == 1 && !parts.world.survives()) return single(parts);
-  if (parts.world.shares_memory()) {
-    return std::make_unique<AllReduceShared>(parts.world, parts.executor, parts.space,
-                                             parts.ranges(), parts.steps);
-  }
+  if (parts.world.shares_memory()) return shared("all_reduce", parts);
   return std::make_unique<AllReduceMessages>(
       parts.world, parts.executor, parts.space, parts.ranges(),
       AllReduceMessagesOptions{.exact = parts.options.exact, .overlap = parts.options.overlap});
+}
+
+std::unique_ptr<Strategy> split(const char* name, const Parts& parts) {
+  if (parts.options.replicas < 0 || parts.options.replicas > 1) {
+    throw input_error(fmt::format("strategy.replicas = {} is out of range", parts.options.replicas),
+                      "use 1 for a copy on the next worker, or 0 for none");
+  }
+  if (!splits_optimizer(parts.options, parts.world)) return single(parts);
+  return std::make_unique<Sharded>(
+      parts.world, parts.executor, parts.space, parts.ranges(),
+      Sharded::Options{
+          .name = name, .replicas = parts.options.replicas, .overlap = parts.options.overlap});
 }
 
 std::unique_ptr<Strategy> sharded(const Parts& parts) {
@@ -54,22 +68,25 @@ std::unique_ptr<Strategy> sharded(const Parts& parts) {
         "one optimizer state for all of them",
         "use strategy.fabric = \"tcp\", or strategy.name = \"all_reduce\"");
   }
-  if (parts.options.replicas < 0 || parts.options.replicas > 1) {
-    throw input_error(fmt::format("strategy.replicas = {} is out of range", parts.options.replicas),
-                      "use 1 for a copy on the next worker, or 0 for none");
-  }
-  if (!splits_optimizer(parts.options, parts.world)) return single(parts);
-  return std::make_unique<Sharded>(
-      parts.world, parts.executor, parts.space, parts.ranges(),
-      Sharded::Options{.replicas = parts.options.replicas, .overlap = parts.options.overlap});
+  return split("sharded", parts);
+}
+
+// All gradients of a step go to those who serve, which update their slices when all have come:
+// where memory is shared, by reading them there.
+std::unique_ptr<Strategy> parameter_server(const Parts& parts) {
+  if (parts.world.workers() == 1 && !parts.world.survives()) return single(parts);
+  if (parts.world.shares_memory()) return shared("parameter_server", parts);
+  return split("parameter_server", parts);
 }
 
 struct Entry {
   const char* name;
   std::unique_ptr<Strategy> (*make)(const Parts& parts);
 };
-constexpr Entry kStrategies[] = {
-    {"single", single}, {"all_reduce", all_reduce}, {"sharded", sharded}};
+constexpr Entry kStrategies[] = {{"single", single},
+                                 {"all_reduce", all_reduce},
+                                 {"sharded", sharded},
+                                 {"parameter_server", parameter_server}};
 
 }  // namespace
 
@@ -79,9 +96,15 @@ std::vector<std::string> strategy_names() {
   return names;
 }
 
+std::vector<bool> computing(const World& world) {
+  std::vector<bool> computes;
+  for (int rank = 0; rank < world.workers(); ++rank) computes.push_back(world.computes(rank));
+  return computes;
+}
+
 bool splits_optimizer(const StrategyOptions& options, const World& world) {
-  return options.name == "sharded" && !world.shares_memory() &&
-         (world.survives() || world.workers() > 1);
+  return (options.name == "sharded" || options.name == "parameter_server") &&
+         !world.shares_memory() && (world.survives() || world.workers() > 1);
 }
 
 std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,

@@ -15,6 +15,9 @@ namespace starling {
 // The names that make_strategy knows.
 std::vector<std::string> strategy_names();
 
+// By rank: who computes shards.
+std::vector<bool> computing(const World& world);
+
 // Whether each worker has only a part of the optimizer state.
 bool splits_optimizer(const StrategyOptions& options, const World& world);
 

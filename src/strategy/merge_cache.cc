@@ -1,14 +1,30 @@
 #include "strategy/merge_cache.h"
 
+#include <algorithm>
+
 #include "collective/placement.h"
 
 namespace starling {
 
-std::vector<ShardRange> place_workers(int shards, int workers) {
-  std::vector<ShardRange> ranges;
+std::vector<ShardRange> place_workers(int shards, const std::vector<bool>& computes) {
+  const auto workers = std::count(computes.begin(), computes.end(), true);
+  std::vector<int> counts;
   for (const LeafRange& range :
        place_shards(static_cast<size_t>(shards), static_cast<size_t>(workers))) {
-    ranges.push_back({static_cast<int>(range.begin), static_cast<int>(range.end)});
+    counts.push_back(static_cast<int>(range.size()));
+  }
+  return place_workers(counts, computes);
+}
+
+std::vector<ShardRange> place_workers(std::span<const int> counts,
+                                      const std::vector<bool>& computes) {
+  std::vector<ShardRange> ranges;
+  int begin = 0;
+  for (const bool takes : computes) {
+    const int end = begin + (takes ? counts.front() : 0);
+    if (takes) counts = counts.subspan(1);
+    ranges.push_back({begin, end});
+    begin = end;
   }
   return ranges;
 }

@@ -11,8 +11,12 @@
 
 namespace starling {
 
-// Shards over workers of equal speed: contiguous, and so that the fewest parts are summed.
-std::vector<ShardRange> place_workers(int shards, int workers);
+// Shards over those workers that compute, of equal speed: contiguous, and so that the fewest parts
+// are summed. The others have empty ranges.
+std::vector<ShardRange> place_workers(int shards, const std::vector<bool>& computes);
+// The same for others than equal numbers: one for each that computes.
+std::vector<ShardRange> place_workers(std::span<const int> counts,
+                                      const std::vector<bool>& computes);
 
 class MergeCache {
  public:

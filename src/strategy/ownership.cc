@@ -4,17 +4,28 @@
 
 namespace starling {
 
-Ownership::Ownership(const ParameterSpace& space, std::vector<int> members, int replicas)
-    : members_(std::move(members)), replicas_(replicas) {
+Ownership::Ownership(const ParameterSpace& space, std::vector<int> members, int replicas,
+                     std::vector<int> keepers)
+    : members_(std::move(members)), keepers_(std::move(keepers)), replicas_(replicas) {
   const std::span<const Block> blocks = space.blocks();
-  for (size_t i = 0; i <= slices(); ++i) {
-    const size_t wanted = i * space.total_floats() / slices();
+  const size_t owners = members_.size() - keepers_.size();
+  for (size_t i = 0, before = 0; i <= slices(); ++i) {  // owners before that slice
+    const size_t wanted = before * space.total_floats() / owners;
+    const bool keeps =
+        i < slices() && std::find(keepers_.begin(), keepers_.end(), members_[i]) != keepers_.end();
+    before += keeps ? 0 : 1;
     const auto at =
         std::lower_bound(blocks.begin(), blocks.end(), wanted,
                          [](const Block& block, size_t offset) { return block.offset < offset; });
     blocks_.push_back(static_cast<size_t>(at - blocks.begin()));
     floats_.push_back(at == blocks.end() ? space.total_floats() : at->offset);
   }
+}
+
+std::optional<size_t> Ownership::slice_of(int name) const {
+  const auto at = std::find(members_.begin(), members_.end(), name);
+  if (at == members_.end()) return std::nullopt;
+  return static_cast<size_t>(at - members_.begin());
 }
 
 std::vector<Span> Ownership::kept_by(size_t member) const {

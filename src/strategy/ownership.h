@@ -1,8 +1,8 @@
 // Ownership: which worker keeps the optimizer state of which blocks. The space is cut into a slice
-// for each worker, at blocks and of about equal size; with a replica, the worker after the owner
-// (the first after the last) keeps a copy. Workers are meant by name, so that an ownership still
-// says who has what when some of them are gone. A pure function of its arguments: all workers make
-// the same one. Immutable, thus thread-safe.
+// for each worker that serves, at blocks and of about equal size; with a replica, the one after the
+// owner (the first after the last) keeps a copy. Workers are meant by name, so that an ownership
+// still says who has what when some of them are gone. A pure function of its arguments: all workers
+// make the same one. Immutable, thus thread-safe.
 #pragma once
 
 #include <optional>
@@ -19,10 +19,13 @@ class Ownership {
  public:
   // Of nobody: there are no slices.
   Ownership() = default;
-  // Slice i is that of members[i]. Replicas are 0 or 1; a worker alone keeps none.
-  Ownership(const ParameterSpace& space, std::vector<int> members, int replicas);
+  // Slice i is that of members[i]. Replicas are 0 or 1; a worker alone keeps none. Those of
+  // `keepers`, if any, have an empty slice: they keep copies only.
+  Ownership(const ParameterSpace& space, std::vector<int> members, int replicas,
+            std::vector<int> keepers = {});
 
   const std::vector<int>& members() const { return members_; }
+  const std::vector<int>& keepers() const { return keepers_; }
   int replicas() const { return replicas_; }
   size_t slices() const { return members_.size(); }
   bool has_copies() const { return replicas_ > 0 && slices() > 1; }
@@ -33,6 +36,8 @@ class Ownership {
 
   // The slice of which this member keeps a copy. Requires has_copies().
   size_t copied_by(size_t member) const { return (member + slices() - 1) % slices(); }
+  // The slice of the worker of that name, if it has one.
+  std::optional<size_t> slice_of(int name) const;
   // What that member keeps: its own slice, then the one that it copies.
   std::vector<Span> kept_by(size_t member) const;
   // Of those present, by name, the one that gives the slice: the owner, or who has the copy.
@@ -41,7 +46,7 @@ class Ownership {
   bool operator==(const Ownership&) const = default;
 
  private:
-  std::vector<int> members_;
+  std::vector<int> members_, keepers_;
   int replicas_ = 0;
   std::vector<size_t> blocks_, floats_;  // where slices begin, and the end
 };

@@ -54,6 +54,18 @@ TEST(Ownership, TheNextWorkerKeepsTheCopy) {
   EXPECT_THAT(Ownership(space, {4}, 1).kept_by(0), ElementsAre(Span{0, space.total_floats()}));
 }
 
+TEST(Ownership, WhoKeepsCopiesOnlyHasAnEmptySlice) {
+  const ParameterSpace space = uneven_space();
+  const Span whole{0, space.total_floats()};
+  const Ownership owners(space, {0, 3}, 1, {0});
+  EXPECT_EQ(owners.floats(0).size(), 0u);
+  EXPECT_EQ(owners.floats(1), whole);
+  EXPECT_EQ(owners.slice_of(3), 1u);
+  EXPECT_EQ(owners.slice_of(1), std::nullopt);
+  EXPECT_THAT(owners.kept_by(0), testing::Contains(whole));
+  EXPECT_EQ(owners.holder(1, std::vector{0}), 0) << "when the only server is lost";
+}
+
 TEST(Ownership, ALostSliceIsGivenByWhoHasTheCopy) {
   const ParameterSpace space = uneven_space();
   const Ownership owners(space, {0, 1, 2, 3}, 1);

@@ -3,23 +3,53 @@
 #include <algorithm>
 
 namespace starling {
+namespace {
+
+// One server alone has its copy on the first worker that computes.
+Ownership owners_of(const World& world, const ParameterSpace& space, int replicas) {
+  std::vector<int> members, keepers;
+  const bool one_serves = world.computing() == world.workers() - 1;
+  for (int rank = 0; rank < world.workers(); ++rank) {
+    const bool keeps = one_serves && replicas > 0 && keepers.empty() && !world.serves(rank);
+    if (world.serves(rank) || keeps) members.push_back(world.name_of(rank));
+    if (keeps) keepers.push_back(world.name_of(rank));
+  }
+  return {space, std::move(members), replicas, std::move(keepers)};
+}
+
+}  // namespace
 
 Sharded::Sharded(World& world, Executor& executor, const ParameterSpace& space,
                  std::vector<ShardRange> placement, const Options& options)
     : AllReduceMessages(world, executor, space, std::move(placement),
                         {.exact = true, .overlap = options.overlap}),
-      owners_(space, {world.members().begin(), world.members().end()}, options.replicas),
-      self_(static_cast<size_t>(world.rank())),
-      own_(owners_.floats(self_)),
-      copied_(owners_.has_copies() ? owners_.floats(owners_.copied_by(self_)) : Span{}),
+      name_(options.name),
+      owners_(owners_of(world, space, options.replicas)),
+      self_(owners_.slice_of(world.name())),
+      own_(self_ ? owners_.floats(*self_) : Span{}),
+      copied_(self_ && owners_.has_copies() ? owners_.floats(owners_.copied_by(*self_)) : Span{}),
       own_gradient_(own_.size()),
       copied_gradient_(copied_.size()),
       own_at_(own_gradient_.data()),
       copied_at_(copied_gradient_.data()),
-      finite_(owners_.slices()) {}
+      finite_(static_cast<size_t>(world.workers())) {
+  for (int rank = 0; rank < world.workers(); ++rank) {
+    if (owners_.slice_of(world.name_of(rank))) ring_.push_back(rank);
+  }
+}
+
+std::vector<size_t> Sharded::cuts_by_rank(std::span<const size_t> by_slice) const {
+  std::vector<size_t> cuts{by_slice[0]};
+  for (int rank = 0; rank < workers(); ++rank) {
+    const auto at = std::find(ring_.begin(), ring_.end(), rank);
+    cuts.push_back(at == ring_.end() ? cuts.back()
+                                     : by_slice[static_cast<size_t>(at - ring_.begin()) + 1]);
+  }
+  return cuts;
+}
 
 BlockRange Sharded::copied_blocks() const {
-  return owners_.has_copies() ? owners_.blocks(owners_.copied_by(self_)) : BlockRange{};
+  return self_ && owners_.has_copies() ? owners_.blocks(owners_.copied_by(*self_)) : BlockRange{};
 }
 
 // Slices are of the whole space, so most buckets are of one owner or two.
@@ -33,30 +63,31 @@ Collectives::Handle Sharded::start(const Bucket& bucket, std::span<const float* 
   const std::span<float> slice =
       part.size() == 0 ? std::span<float>()
                        : own_gradient_.span().subspan(part.begin - own_.begin, part.size());
-  return collectives().reduce_scatter(partials, std::move(cuts), slice);
+  return collectives().reduce_scatter(partials, cuts_by_rank(cuts), slice);
 }
 
 Status Sharded::exchange(const StepSize& step, Wishes& wishes) {
   if (Status done = reduce_and_gather(step, wishes); !done || !owners_.has_copies()) return done;
   return wait_for({collectives().shift(std::as_bytes(own_gradient_.span()),
-                                       std::as_writable_bytes(copied_gradient_.span()))});
+                                       std::as_writable_bytes(copied_gradient_.span()), ring_)});
 }
 
 Status Sharded::share(std::span<double> block_sums) {
   std::vector<size_t> cuts{0};
   for (size_t i = 0; i < owners_.slices(); ++i)
     cuts.push_back(owners_.blocks(i).last * sizeof(double));
-  return wait_for({collectives().all_gather(std::as_writable_bytes(block_sums), std::move(cuts))});
+  return wait_for(
+      {collectives().all_gather(std::as_writable_bytes(block_sums), cuts_by_rank(cuts))});
 }
 
 Status Sharded::spread(bool& finite) {
   std::vector<size_t> weights, flags;
   for (const size_t cut : owners_.cuts()) weights.push_back(cut * sizeof(float));
-  for (size_t i = 0; i <= owners_.slices(); ++i) flags.push_back(i);
-  finite_[self_] = finite ? 1 : 0;
+  for (size_t i = 0; i <= finite_.size(); ++i) flags.push_back(i);
+  finite_[static_cast<size_t>(rank())] = finite ? 1 : 0;
   const std::span<float> next{next_weights(), space().total_floats()};
   const Status done = wait_for(
-      {collectives().all_gather(std::as_writable_bytes(next), std::move(weights)),
+      {collectives().all_gather(std::as_writable_bytes(next), cuts_by_rank(weights)),
        collectives().all_gather(std::as_writable_bytes(std::span(finite_)), std::move(flags))});
   finite = std::all_of(finite_.begin(), finite_.end(), [](char one) { return one != 0; });
   return done;

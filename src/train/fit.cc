@@ -115,7 +115,7 @@ void FitLoop::follow_world() {
     strategy_.reset();
     strategy_ = make_strategy(impl_.options.strategy, world, executor_, impl_.state.space,
                               step_sizes(train_.size(), options_),
-                              balancer_.begin(world.view(), world.workers()));
+                              balancer_.begin(world.view(), computing(world)));
     step_.emplace(executor_, *strategy_, impl_.state, impl_.options.optimizer,
                   impl_.options.non_finite);
     strategy_view_ = world.view();
@@ -158,11 +158,11 @@ void FitLoop::begin() {
 History FitLoop::run() {
   if (!std::exchange(impl_.state.given, nullptr)) begin();
   last_save_ = Clock::now();
-  if (executor_.lanes().count() * strategy_->workers() > executor_.options().shards) {
+  const int lanes = executor_.lanes().count() * impl_.world().computing();
+  if (const int shards = executor_.options().shards; lanes > shards) {
     note(fmt::format(
         "{} of {} lanes have no work: a batch has {} shards (raise `shards` to use them)",
-        executor_.lanes().count() * strategy_->workers() - executor_.options().shards,
-        executor_.lanes().count() * strategy_->workers(), executor_.options().shards));
+        lanes - shards, lanes, shards));
   }
   for (const CallbackPtr& callback : options_.callbacks) callback->train_begin(trainer_);
   while (!cursor_.ended && cursor_.epoch < end_epoch_) {
@@ -217,7 +217,7 @@ void FitLoop::change_workers() {
     note(
         fmt::format("{} of at least {} workers are left: the run is saved, and waits for others "
                     "to join",
-                    world.workers(), impl_.options.strategy.min_workers));
+                    world.computing(), impl_.options.strategy.min_workers));
   }
   copy_slices();               // one that leaves takes its own with it
   if (store_) store_->wait();  // it must not write any more, either
@@ -339,7 +339,7 @@ void FitLoop::run_step() {
       }
       const bool change = impl_.world().wants_change();
       const bool are_few =
-          static_cast<uint64_t>(impl_.world().workers()) < impl_.options.strategy.min_workers;
+          static_cast<uint64_t>(impl_.world().computing()) < impl_.options.strategy.min_workers;
       const Wishes wishes{.stop = options_.should_stop && options_.should_stop(),
                           .change = change,
                           .wait = change && are_few,

@@ -19,10 +19,12 @@ bool FitLoop::balance(const StepSize& size) {
   if (size != full_step_) return false;  // shards of the last one of an epoch are smaller
   const ShardRange own = strategy_->shards();
   const std::span<const double> seconds = step_->shard_seconds();
-  shard_seconds_ += seconds_per_shard(seconds[static_cast<size_t>(own.begin)], size, own,
-                                      executor_.options().shards);
-  ++full_steps_;
-  if (strategy_->workers() == 1) return false;
+  if (own.size() > 0) {
+    shard_seconds_ += seconds_per_shard(seconds[static_cast<size_t>(own.begin)], size, own,
+                                        executor_.options().shards);
+    ++full_steps_;
+  }
+  if (impl_.world().computing() == 1) return false;
   if (!balancer_.add(size, seconds)) return false;
   name_stragglers();
   return balancer_.is_due();

@@ -124,6 +124,7 @@ std::vector<std::byte> FitLoop::state_for_newcomers() const {
   state.manifest["recoveries"] = recoveries_to_json(impl_.world().recoveries());
   if (impl_.state.splits_optimizer()) {  // they get their part when it is split anew
     state.manifest["owners"] = impl_.state.owners().members();
+    state.manifest["keepers"] = impl_.state.owners().keepers();
     state.manifest["replicas"] = impl_.state.owners().replicas();
   }
   if (const auto place = impl_.state.shared_place()) {
@@ -238,7 +239,8 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   }
   if (manifest.contains("owners")) {
     impl_.state.split(Ownership(impl_.state.space, manifest.at("owners").get<std::vector<int>>(),
-                                manifest.at("replicas").get<int>()),
+                                manifest.at("replicas").get<int>(),
+                                manifest.at("keepers").get<std::vector<int>>()),
                       OptimizerState(impl_.state.optimizer.kinds()));
   }
   impl_.weights_changed();

@@ -72,12 +72,13 @@ void transfer(World& world, const SplitOptimizer& split, std::span<const Wish> w
 }  // namespace
 
 OptimizerState split_anew(World& world, const SplitOptimizer& split, const Ownership& wanted) {
-  OptimizerState to(split.own.kinds(), wanted.kept_by(static_cast<size_t>(world.rank())));
+  const std::optional<size_t> own = wanted.slice_of(world.name());
+  OptimizerState to(split.own.kinds(), own ? wanted.kept_by(*own) : std::vector<Span>());
   if (split.owners.slices() == 0) return to;
   std::vector<Wish> wishes;
   for (size_t member = 0; member < wanted.slices(); ++member) {
     for (const Span& floats : wanted.kept_by(member))
-      wishes.push_back({static_cast<int>(member), floats});
+      wishes.push_back({rank_of(world, wanted.members()[member]), floats});
   }
   transfer(world, split, wishes, to);
   return to;

@@ -10,6 +10,7 @@
 #include "graph/graph.h"
 #include "starling/starling.h"
 #include "strategy/all_reduce_messages.h"
+#include "strategy/make_strategy.h"
 #include "tensor/weights_hash.h"
 #include "train/step.h"
 #include "train/workers_testing.h"
@@ -70,7 +71,7 @@ class Worker {
         state_(model_.graph(), optimizer_, 1),
         executor_(model_.graph(), softmax_cross_entropy(), {}, state_.space, state_.moments,
                   state_.weights.data(), {.lanes = setting.lanes, .shards = setting.shards}),
-        strategy_(world, executor_, state_.space, place_workers(setting.shards, world.workers()),
+        strategy_(world, executor_, state_.space, place_workers(setting.shards, computing(world)),
                   {.overlap = setting.overlap}),
         step_(executor_, strategy_, state_, optimizer_, NonFinite::kStop) {}
 

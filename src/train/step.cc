@@ -71,7 +71,8 @@ void TrainStep::add(const BatchRows& batch) {
   batch_ = batch;
   const bool last = batch.index + 1 == size_.batches();
   executor_.gradient(batch, strategy_.shards(), last ? strategy_.watch(size_) : nullptr);
-  if (executor_.lanes().raised()) executor_.board().raise(strategy_.shards().begin);
+  const ShardRange own = strategy_.shards();
+  if (own.size() > 0 && executor_.lanes().raised()) executor_.board().raise(own.begin);
 }
 
 bool TrainStep::looks_first() const {

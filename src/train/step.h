@@ -38,7 +38,10 @@ class TrainStep {
   // the reader of a step of several batches until finish() has returned.
   void add(const BatchRows& batch);
   // Before finish(): how long this worker took for its shards, in all batches of the step.
-  void took(double seconds) { executor_.board().set_seconds(strategy_.shards().begin, seconds); }
+  void took(double seconds) {
+    if (const ShardRange own = strategy_.shards(); own.size() > 0)
+      executor_.board().set_seconds(own.begin, seconds);
+  }
   // After all batches of the step. `wishes` are this worker's. Throws Error naming step and layer
   // when a number is not finite and the policy is to stop, and when another worker is lost.
   Result finish(double rate, const Wishes& wishes);
