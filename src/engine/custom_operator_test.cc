@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "engine/executor.h"
+#include "engine/operators_testing.h"
 #include "engine/plan_testing.h"
 #include "error_of.h"
 #include "starling/error.h"
@@ -13,10 +14,7 @@
 namespace starling {
 namespace {
 
-using testing_plans::chain;
-using testing_plans::expect_close;
-using testing_plans::Floats;
-using testing_plans::Rig;
+using namespace testing_plans;
 
 // y = x · σ(β·x) with a β per channel, as in examples/custom_operator.cc.
 class SwishOp : public Operator {
@@ -166,24 +164,9 @@ class HuberLoss : public Loss {
   static constexpr float kBend = 0.25f;
 };
 
-OperatorPtr dense(int64_t units) {
-  return std::make_shared<DenseOp>(DenseOp::Options{.units = units});
-}
-OperatorPtr conv(int64_t filters) {
-  return std::make_shared<Conv2dOp>(Conv2dOp::Options{
-      .filters = filters, .window = {.kernel_h = 3, .kernel_w = 3, .same = true}});
-}
-OperatorPtr activation(ActivationKind kind) { return std::make_shared<ActivationOp>(kind, 0.1f); }
-OperatorPtr relu() { return activation(ActivationKind::kRelu); }
-OperatorPtr add() { return std::make_shared<AddOp>(); }
 OperatorPtr swish() { return std::make_shared<SwishOp>(); }
 OperatorPtr multiply() { return std::make_shared<MultiplyOp>(); }
 OperatorPtr centre() { return std::make_shared<CentreOp>(); }
-OperatorPtr max_pool() {
-  return std::make_shared<Pool2dOp>(
-      Pool2dOp::Mode::kMax, Window{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2});
-}
-OperatorPtr flatten() { return std::make_shared<ReshapeOp>(std::nullopt); }
 
 // Between groups of every kind: dense + tanh, relu + max pool, conv + relu, reshape.
 Graph among_fused() {

@@ -8,38 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "engine/operators_testing.h"
 #include "engine/plan_testing.h"
 
 namespace starling {
 namespace {
 
 using testing::ElementsAre;
-using testing_plans::expect_close;
-using testing_plans::Rig;
+using namespace testing_plans;
 
-OperatorPtr dense(int64_t units = 4) {
-  return std::make_shared<DenseOp>(DenseOp::Options{.units = units});
-}
-OperatorPtr conv(int64_t filters = 4) {
-  return std::make_shared<Conv2dOp>(Conv2dOp::Options{
-      .filters = filters, .window = {.kernel_h = 3, .kernel_w = 3, .same = true}});
-}
-OperatorPtr activation(ActivationKind kind) { return std::make_shared<ActivationOp>(kind, 0.1f); }
-OperatorPtr relu() { return activation(ActivationKind::kRelu); }
-OperatorPtr pool(Pool2dOp::Mode mode) {
-  return std::make_shared<Pool2dOp>(
-      mode, Window{.kernel_h = 2, .kernel_w = 2, .stride_h = 2, .stride_w = 2});
-}
-OperatorPtr max_pool() { return pool(Pool2dOp::Mode::kMax); }
-OperatorPtr batch_norm() { return std::make_shared<BatchNormOp>(BatchNormOp::Options{}); }
-OperatorPtr add() { return std::make_shared<AddOp>(); }
-
-Graph chain(const Shape& input, const std::vector<OperatorPtr>& operators) {
-  Graph graph;
-  ValueId x = graph.add_input(input);
-  for (const OperatorPtr& op : operators) x = graph.add(op, {x});
-  return graph;
-}
 Graph image_chain(const std::vector<OperatorPtr>& operators) { return chain({4, 4, 4}, operators); }
 
 std::vector<std::string> groups(const Graph& graph, bool enabled = true, bool pooled = false) {

@@ -15,7 +15,7 @@ namespace {
 using Doubles = std::vector<double>;
 using Floats = std::vector<float>;
 
-Graph normalised(const Shape& input, float momentum = 0.1f) {
+Graph batch_normalised(const Shape& input, float momentum = 0.1f) {
   Graph graph;
   graph.add(std::make_shared<BatchNormOp>(BatchNormOp::Options{.momentum = momentum}),
             {graph.add_input(input)}, "norm");
@@ -63,14 +63,14 @@ Floats after_step(const MomentsLayout& layout, const Doubles& values, size_t per
 }
 
 TEST(MomentsLayout, StatisticsStartAtZeroAndOne) {
-  const MomentsLayout layout(normalised({3}));
+  const MomentsLayout layout(batch_normalised({3}));
   Floats statistics(layout.size(), 7.0f);
   layout.initialize(statistics);
   EXPECT_EQ(statistics, (Floats{0, 0, 0, 1, 1, 1}));
 }
 
 TEST(MomentsLayout, BatchesOfAShardMergeToTheMomentsOfAllTheirSamples) {
-  const MomentsLayout layout(normalised({5, 2}));
+  const MomentsLayout layout(batch_normalised({5, 2}));
   const Doubles values = random_values(7 * 10, 3);
   const Doubles expected = moments_of(values, 2);
   Doubles merged = moments_of(Doubles(values.begin(), values.begin() + 20), 2);
@@ -96,7 +96,7 @@ TEST(MomentsLayout, LayersLieOneAfterAnother) {
 
 TEST(MomentsLayout, ShardsTogetherAreTheWhole) {
   constexpr size_t kRows = 24, kPixels = 6, kChannels = 3;
-  const MomentsLayout layout(normalised({2, 3, 3}));
+  const MomentsLayout layout(batch_normalised({2, 3, 3}));
   // A centre far from zero: sums of squares would lose what deviations keep.
   for (const double centre : {0.0, 1000.0}) {
     const Doubles values = random_values(kRows * kPixels * kChannels, centre);
@@ -117,14 +117,14 @@ TEST(MomentsLayout, ShardsTogetherAreTheWhole) {
 }
 
 TEST(MomentsLayout, MomentumIsTheWeightOfTheNewBatch) {
-  const MomentsLayout layout(normalised({1}, 0.25f));
+  const MomentsLayout layout(batch_normalised({1}, 0.25f));
   const Floats statistics = after_step(layout, {2, 4, 6, 8}, 1, 1, {4});
   EXPECT_FLOAT_EQ(statistics[0], 0.75f * 0 + 0.25f * 5);
   EXPECT_FLOAT_EQ(statistics[1], 0.75f * 1 + 0.25f * 20 / 3);
 }
 
 TEST(MomentsLayout, OneValueHasNoVariance) {
-  const MomentsLayout layout(normalised({1}, 0.5f));
+  const MomentsLayout layout(batch_normalised({1}, 0.5f));
   EXPECT_EQ(after_step(layout, {8}, 1, 1, {1}), (Floats{4, 0.5f}));
 }
 

@@ -14,7 +14,7 @@ using testing_plans::expect_close;
 using testing_plans::Floats;
 using testing_plans::Rig;
 
-struct Case {
+struct ConvCase {
   int64_t height, width, channels, filters;
   Window window;
   int64_t rows;
@@ -37,7 +37,7 @@ Window same(int64_t kernel, int64_t stride) {
   return window;
 }
 
-Graph graph_of(const Case& c) {
+Graph graph_of_conv(const ConvCase& c) {
   Graph graph;
   graph.add(std::make_shared<Conv2dOp>(
                 Conv2dOp::Options{.filters = c.filters, .window = c.window, .bias = c.bias}),
@@ -45,14 +45,14 @@ Graph graph_of(const Case& c) {
   return graph;
 }
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const ConvCase& c, std::ostream* out) {
   *out << c.rows << " of " << c.height << "×" << c.width << "×" << c.channels << " to " << c.filters
        << ", window " << c.window.kernel_h << "×" << c.window.kernel_w << " stride "
        << c.window.stride_h << (c.window.same ? " same" : " padding ") << c.window.pad_top;
 }
 
-std::vector<Case> grid() {
-  std::vector<Case> cases;
+std::vector<ConvCase> grid() {
+  std::vector<ConvCase> cases;
   int64_t turn = 0;
   for (const int64_t channels : {1, 3, 8, 16, 17, 32, 64}) {
     for (const int64_t filters : {8, 16, 17, 24, 64}) {
@@ -82,9 +82,9 @@ std::vector<Case> grid() {
 }
 
 TEST(OwnConv, MatchesTheReference) {
-  for (const Case& c : grid()) {
+  for (const ConvCase& c : grid()) {
     SCOPED_TRACE(testing::PrintToString(c));
-    Rig rig(graph_of(c), nullptr, c.rows);
+    Rig rig(graph_of_conv(c), nullptr, c.rows);
     const Rig::Outcome expected = rig.run_reference(true, true);
     const Rig::Outcome actual = rig.run_plan({.input_gradients = true});
     expect_close(actual.output, expected.output, 5e-6f, "output");
@@ -95,7 +95,7 @@ TEST(OwnConv, MatchesTheReference) {
 
 TEST(OwnConv, AddsToAGradientThatIsThere) {
   for (const Window& window : {square(3, 1, 1), square(3, 2, 1), square(1, 1, 0)}) {
-    Rig rig(graph_of({7, 9, 32, 16, window, 3}), nullptr, 3);
+    Rig rig(graph_of_conv({7, 9, 32, 16, window, 3}), nullptr, 3);
     const Rig::Outcome expected = rig.run_reference(true, true, 0.5f);
     const Rig::Outcome actual = rig.run_plan({.input_gradients = true}, 0.5f, true);
     expect_close(actual.gradients, expected.gradients, 5e-6f, "gradients");
@@ -106,7 +106,7 @@ TEST(OwnConv, AddsToAGradientThatIsThere) {
 // The packed copies follow the weights, and convolutions that share weights share them.
 TEST(OwnConv, PackedWeightsFollowAnUpdate) {
   for (const Window& window : {square(3, 1, 1), square(3, 2, 1)}) {
-    Rig rig(graph_of({8, 8, 32, 16, window, 2}), nullptr, 2);
+    Rig rig(graph_of_conv({8, 8, 32, 16, window, 2}), nullptr, 2);
     const Floats before = rig.run_plan({.input_gradients = true}).output;
     const size_t bytes = rig.packed.bytes();
     for (float& w : rig.weights) w *= -0.75f;
@@ -147,8 +147,8 @@ TEST(OwnConv, TakesResidualsAndEveryActivation) {
 }
 
 // A convolution, a relu or none, and a max pool of 2×2 as one kernel.
-Graph pooled_graph(const Case& c, bool relu) {
-  Graph graph = graph_of(c);
+Graph pooled_graph(const ConvCase& c, bool relu) {
+  Graph graph = graph_of_conv(c);
   ValueId y = graph.output();
   if (relu) y = graph.add(std::make_shared<ActivationOp>(ActivationKind::kRelu, 0.0f), {y});
   graph.add(
@@ -165,13 +165,13 @@ TEST(OwnConv, PoolsItsOutput) {
       for (const Window& window : {square(3, 1, 0), square(3, 1, 1), square(3, 1, 2), same(3, 1)}) {
         for (const bool relu : {false, true}) {
           ++turn;
-          const Case c{.height = 4 + turn % 7,
-                       .width = 4 + turn % 5,
-                       .channels = channels,
-                       .filters = filters,
-                       .window = window,
-                       .rows = 1 + turn % 3,
-                       .bias = turn % 4 != 0};
+          const ConvCase c{.height = 4 + turn % 7,
+                           .width = 4 + turn % 5,
+                           .channels = channels,
+                           .filters = filters,
+                           .window = window,
+                           .rows = 1 + turn % 3,
+                           .bias = turn % 4 != 0};
           SCOPED_TRACE(testing::PrintToString(c));
           const bool accumulate = turn % 3 == 0;
           Rig rig(pooled_graph(c, relu), nullptr, c.rows);

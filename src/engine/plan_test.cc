@@ -4,40 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "engine/lanes.h"
+#include "engine/operators_testing.h"
 #include "engine/plan_testing.h"
 
 namespace starling {
 namespace {
 
-using testing_plans::chain;
-using testing_plans::expect_close;
-using testing_plans::Floats;
-using testing_plans::Rig;
+using namespace testing_plans;
 
-OperatorPtr dense(int64_t units) {
-  return std::make_shared<DenseOp>(DenseOp::Options{.units = units});
-}
-OperatorPtr conv(int64_t filters, int64_t kernel, int64_t stride = 1, int64_t groups = 1,
-                 bool bias = true) {
-  return std::make_shared<Conv2dOp>(Conv2dOp::Options{.filters = filters,
-                                                      .window = {.kernel_h = kernel,
-                                                                 .kernel_w = kernel,
-                                                                 .stride_h = stride,
-                                                                 .stride_w = stride,
-                                                                 .same = true},
-                                                      .groups = groups,
-                                                      .bias = bias});
-}
-OperatorPtr activation(ActivationKind kind) { return std::make_shared<ActivationOp>(kind, 0.1f); }
-OperatorPtr relu() { return activation(ActivationKind::kRelu); }
-OperatorPtr max_pool(int64_t size) {
-  return std::make_shared<Pool2dOp>(
-      Pool2dOp::Mode::kMax,
-      Window{.kernel_h = size, .kernel_w = size, .stride_h = size, .stride_w = size});
-}
-OperatorPtr batch_norm() { return std::make_shared<BatchNormOp>(BatchNormOp::Options{}); }
-OperatorPtr add() { return std::make_shared<AddOp>(); }
-OperatorPtr flatten() { return std::make_shared<ReshapeOp>(std::nullopt); }
 OperatorPtr dropout() { return std::make_shared<DropoutOp>(0.3f); }
 OperatorPtr global_average() { return std::make_shared<GlobalPool2dOp>(Pool2dOp::Mode::kAverage); }
 

@@ -18,14 +18,6 @@ namespace starling::testing_plans {
 
 using Floats = std::vector<float>;
 
-// Operators one after another.
-inline Graph chain(const Shape& input, const std::vector<OperatorPtr>& operators) {
-  Graph graph;
-  ValueId x = graph.add_input(input);
-  for (const OperatorPtr& op : operators) x = graph.add(op, {x});
-  return graph;
-}
-
 inline Floats random_floats(size_t count, uint64_t seed) {
   const RandomStream stream(seed, Draw::kSynthetic);
   Floats values(count);
