@@ -15,7 +15,7 @@ using testing::HasSubstr;
 using testing::Not;
 using Words = std::vector<std::string>;
 
-constexpr int kEpochs = 60;  // a page of lines is about 40
+constexpr int kPagedEpochs = 60;  // a page of lines is about 40
 
 class WorkersFault : public WorkersTest {
  protected:
@@ -30,14 +30,14 @@ class WorkersFault : public WorkersTest {
             "--workers", fmt::format("{}", workers),
             "--lanes",   "1",
             "--set",     "strategy.fabric=" + fabric,
-            "--set",     fmt::format("training.epochs={}", kEpochs),
+            "--set",     fmt::format("training.epochs={}", kPagedEpochs),
             "--set",     "checkpoint.every_steps=11"};
   }
 
   // Waits until a run is well under way and has a checkpoint, which is written in the background.
   // Its workers.
   std::map<int, Watched> midway(Process& process, const std::string& run) const {
-    EXPECT_TRUE(process.wait_for_line(fmt::format("epoch 4/{}", kEpochs))) << process.error();
+    EXPECT_TRUE(process.wait_for_line(fmt::format("epoch 4/{}", kPagedEpochs))) << process.error();
     const auto end = Process::Clock::now() + kSoon;
     while (!has_checkpoint(run) && Process::Clock::now() < end) std::this_thread::yield();
     return workers_of(process);
@@ -61,7 +61,7 @@ class WorkersFault : public WorkersTest {
     EXPECT_EQ(report(run).at("workers"), workers);
     EXPECT_EQ(hash(run), hash("whole"));
     EXPECT_EQ(to_text(report(run).at("train_loss")), to_text(report("whole").at("train_loss")));
-    EXPECT_EQ(report(run).at("samples_unique"), kEpochs * kSamples);
+    EXPECT_EQ(report(run).at("samples_unique"), kPagedEpochs * kSamples);
     EXPECT_EQ(read(run + "/ledger.jsonl"), read("whole/ledger.jsonl"));
   }
 

@@ -16,7 +16,7 @@ using testing::IsEmpty;
 using testing::Not;
 using Words = std::vector<std::string>;
 
-constexpr int kEpochs = 6, kManyEpochs = 100;
+constexpr int kFewEpochs = 6, kManyEpochs = 100;
 constexpr uint64_t kMidway = 9;  // of 4 steps an epoch, or more
 
 struct FaultLine {
@@ -45,7 +45,7 @@ class WorkersSurvive : public WorkersTest {
     if (job == "cnn") {
       for (const std::string& word : cnn_settings()) words.push_back(word);
     }
-    words.insert(words.end(), {"--set", fmt::format("training.epochs={}", kEpochs)});
+    words.insert(words.end(), {"--set", fmt::format("training.epochs={}", kFewEpochs)});
     words.insert(words.end(), {"--set", "checkpoint.every_steps=3"});
     if (workers == 1) return words;
     words.insert(words.end(), {"--workers", fmt::format("{}", workers), "--lanes", "1"});
@@ -81,7 +81,7 @@ class WorkersSurvive : public WorkersTest {
       EXPECT_EQ(to_text(found.at(key)), to_text(whole.at(key))) << key;
     }
     EXPECT_EQ(read(run + "/ledger.jsonl"), read(job + "_whole/ledger.jsonl"));
-    EXPECT_EQ(count(read(run + "/history.csv"), "\n"), kEpochs + 1);
+    EXPECT_EQ(count(read(run + "/history.csv"), "\n"), kFewEpochs + 1);
     EXPECT_TRUE(exists(run + "/model.safetensors"));
     expect_nothing_left({});
   }

@@ -17,7 +17,7 @@ Arguments parse(std::vector<const char*> words) {
   return parse_arguments(static_cast<int>(words.size()), words.data());
 }
 
-std::string error_of(const std::vector<const char*>& words) {
+std::string usage_error(const std::vector<const char*>& words) {
   return refusal([&] { parse(words); });
 }
 
@@ -86,27 +86,28 @@ TEST(Arguments, SizesOfABenchmarkHaveUnits) {
 }
 
 TEST(Arguments, NearestNameForAMistypedOne) {
-  EXPECT_THAT(error_of({"trian", "job.toml"}), HasSubstr("did you mean train?"));
-  EXPECT_THAT(error_of({"train", "job.toml", "--lanse", "3"}), HasSubstr("did you mean --lanes?"));
-  EXPECT_THAT(error_of({"train", "--reusme", "job.toml"}), HasSubstr("did you mean --resume?"));
-  EXPECT_THAT(error_of({"train", "--run-dri=out", "job.toml"}),
+  EXPECT_THAT(usage_error({"trian", "job.toml"}), HasSubstr("did you mean train?"));
+  EXPECT_THAT(usage_error({"train", "job.toml", "--lanse", "3"}),
+              HasSubstr("did you mean --lanes?"));
+  EXPECT_THAT(usage_error({"train", "--reusme", "job.toml"}), HasSubstr("did you mean --resume?"));
+  EXPECT_THAT(usage_error({"train", "--run-dri=out", "job.toml"}),
               HasSubstr("did you mean --run-dir?"));
-  EXPECT_THAT(error_of({"data", "gte", "mnist"}), HasSubstr("did you mean get?"));
+  EXPECT_THAT(usage_error({"data", "gte", "mnist"}), HasSubstr("did you mean get?"));
 }
 
 TEST(Arguments, WhatIsMissingOrTooMuchIsNamed) {
-  EXPECT_THAT(error_of({}), HasSubstr("needs a command"));
-  EXPECT_THAT(error_of({"data"}), HasSubstr("one of: get, info"));
-  EXPECT_THAT(error_of({"train"}),
+  EXPECT_THAT(usage_error({}), HasSubstr("needs a command"));
+  EXPECT_THAT(usage_error({"data"}), HasSubstr("one of: get, info"));
+  EXPECT_THAT(usage_error({"train"}),
               AllOf(HasSubstr("JOB is required"), HasSubstr("starling train --help")));
-  EXPECT_THAT(error_of({"train", "a", "b"}), HasSubstr("no argument b"));
-  EXPECT_THAT(error_of({"train", "a", "--lanes", "two"}), HasSubstr("--lanes"));
-  EXPECT_THAT(error_of({"train", "a", "--lanes"}), HasSubstr("--lanes"));
-  EXPECT_THAT(error_of({"train", "a", "--set", "seed"}), HasSubstr("is not key=value"));
-  EXPECT_THAT(error_of({"train", "a", "--resume", "--overwrite"}), HasSubstr("excludes"));
+  EXPECT_THAT(usage_error({"train", "a", "b"}), HasSubstr("no argument b"));
+  EXPECT_THAT(usage_error({"train", "a", "--lanes", "two"}), HasSubstr("--lanes"));
+  EXPECT_THAT(usage_error({"train", "a", "--lanes"}), HasSubstr("--lanes"));
+  EXPECT_THAT(usage_error({"train", "a", "--set", "seed"}), HasSubstr("is not key=value"));
+  EXPECT_THAT(usage_error({"train", "a", "--resume", "--overwrite"}), HasSubstr("excludes"));
   for (const char* range :
        {"3", "9:3", "a:b", "3:", ":3", "1:2:3", "-1:3", "99999999999999999999:3"}) {
-    EXPECT_THAT(error_of({"predict", "a", "--samples", range}), HasSubstr("--samples")) << range;
+    EXPECT_THAT(usage_error({"predict", "a", "--samples", range}), HasSubstr("--samples")) << range;
   }
 }
 

@@ -59,7 +59,7 @@ struct Moved {
   uint64_t sent = 0, received = 0;
 };
 
-class BytesOnTheWire : public testing::TestWithParam<std::tuple<FabricKind, int>> {
+class BytesOnTheWire : public testing::TestWithParam<std::tuple<TestedFabric, int>> {
  protected:
   size_t world() const { return static_cast<size_t>(std::get<1>(GetParam())); }
   // Divides evenly, so that the formulas hold to the byte.
@@ -93,8 +93,8 @@ class BytesOnTheWire : public testing::TestWithParam<std::tuple<FabricKind, int>
 };
 
 INSTANTIATE_TEST_SUITE_P(All, BytesOnTheWire,
-                         testing::Combine(testing::Values(FabricKind::kSim, FabricKind::kShm,
-                                                          FabricKind::kTcp),
+                         testing::Combine(testing::Values(TestedFabric::kSim, TestedFabric::kShm,
+                                                          TestedFabric::kTcp),
                                           testing::Values(1, 2, 3, 4, 7, 8)),
                          [](const auto& test) {
                            return name_of(std::get<0>(test.param)) + "World" +

@@ -49,15 +49,15 @@ void run_world(int world, const std::function<void(ShmFabric&)>& body) {
   });
 }
 
-struct Case {
+struct SharedCase {
   int world;
   size_t length;
 };
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const SharedCase& c, std::ostream* out) {
   *out << c.world << " ranks, " << c.length << " elements";
 }
 
-class SharedAllReduceTest : public testing::TestWithParam<Case> {
+class SharedAllReduceTest : public testing::TestWithParam<SharedCase> {
  protected:
   size_t world() const { return static_cast<size_t>(GetParam().world); }
   std::vector<Placement> placements() const {
@@ -67,7 +67,7 @@ class SharedAllReduceTest : public testing::TestWithParam<Case> {
 };
 
 INSTANTIATE_TEST_SUITE_P(All, SharedAllReduceTest, testing::ValuesIn([] {
-                           std::vector<Case> cases;
+                           std::vector<SharedCase> cases;
                            for (const int world : {1, 2, 3, 4, 7, 8}) {
                              for (const size_t length : {0u, 1u, 1009u, 300000u})
                                cases.push_back({world, length});

@@ -11,24 +11,24 @@
 namespace starling {
 namespace {
 
-constexpr int kWorld = 3;
+constexpr int kProcesses = 3;
 constexpr int kVictim = 1;
-constexpr size_t kLength = 6 << 20;  // floats: more than the kernel buffers of a connection hold
+constexpr size_t kFloats = 6 << 20;  // more than the kernel buffers of a connection hold
 
-struct Case {
-  FabricKind fabric;
+struct KilledCase {
+  TestedFabric fabric;
   const char* name;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.fabric << " " << c.name; }
+void PrintTo(const KilledCase& c, std::ostream* out) { *out << c.fabric << " " << c.name; }
 
 // The buffers of one rank, and the operation that the case names, in which the victim has a part
 // that nobody can do without.
 class Participant {
  public:
   Participant(Fabric& fabric, const std::string& name)
-      : all_(fabric, std::make_shared<Placement>(Placement::even(3, kWorld)), {.exact = false}),
-        own_(kLength, 1.0f),
-        out_(kLength) {
+      : all_(fabric, std::make_shared<Placement>(Placement::even(3, kProcesses)), {.exact = false}),
+        own_(kFloats, 1.0f),
+        out_(kFloats) {
     const std::vector<const float*> partials = {own_.data()};
     const std::span<std::byte> bytes = std::as_writable_bytes(std::span(out_));
     const bool victim = fabric.rank() == kVictim;
@@ -38,7 +38,7 @@ class Participant {
       handle_ = all_.all_reduce(partials, out_, AllReduceAlgorithm::kRing);
     } else if (name == "reduce_scatter") {
       handle_ = all_.reduce_scatter(
-          partials, kLength, std::span(out_).first(all_.slice_of(kLength, all_.rank()).size()));
+          partials, kFloats, std::span(out_).first(all_.slice_of(kFloats, all_.rank()).size()));
     } else if (name == "all_gather") {
       handle_ = all_.all_gather(bytes, {0, 0, bytes.size(), bytes.size()});
     } else if (name == "broadcast") {
@@ -86,7 +86,7 @@ struct Pipes {
 void run_rank(Fabric& fabric, const std::string& name, const Pipes& pipes) {
   Code code = kOther;
   {
-    Collectives first(fabric, std::make_shared<Placement>(Placement::even(3, kWorld)),
+    Collectives first(fabric, std::make_shared<Placement>(Placement::even(3, kProcesses)),
                       {.channel = 2});
     if (!first.wait(first.barrier())) _exit(kOther);
   }
@@ -103,24 +103,24 @@ void run_rank(Fabric& fabric, const std::string& name, const Pipes& pipes) {
   _exit(code);
 }
 
-class KilledRank : public testing::TestWithParam<Case> {};
+class KilledRank : public testing::TestWithParam<KilledCase> {};
 
 TEST_P(KilledRank, IsNamedByEverySurvivor) {
-  const SharedSegment segment = ShmFabric::make_segment({.world = kWorld});
-  std::vector<TcpListener> listeners(kWorld);
+  const SharedSegment segment = ShmFabric::make_segment({.world = kProcesses});
+  std::vector<TcpListener> listeners(kProcesses);
   std::vector<TcpAddress> addresses;
   for (const TcpListener& listener : listeners) addresses.push_back(listener.address());
   Pipes pipes;
   ASSERT_EQ(pipe(pipes.given_up), 0);
   ASSERT_EQ(pipe(pipes.leave), 0);
   std::vector<pid_t> children;
-  for (int rank = 0; rank < kWorld; ++rank) {
+  for (int rank = 0; rank < kProcesses; ++rank) {
     children.push_back(fork());
     ASSERT_GE(children.back(), 0);
     if (children.back() != 0) continue;
     alarm(60);  // a hang ends as a failure
     close(pipes.leave[1]);
-    if (GetParam().fabric == FabricKind::kShm) {
+    if (GetParam().fabric == TestedFabric::kShm) {
       ShmFabric fabric(segment.fd(), rank);
       run_rank(fabric, GetParam().name, pipes);
     }
@@ -133,11 +133,11 @@ TEST_P(KilledRank, IsNamedByEverySurvivor) {
   const auto began = std::chrono::steady_clock::now();
   close(pipes.given_up[1]);
   char byte = 0;
-  for (int survivors = 0; survivors < kWorld - 1; ++survivors) {
+  for (int survivors = 0; survivors < kProcesses - 1; ++survivors) {
     if (read(pipes.given_up[0], &byte, 1) != 1) break;  // all have ended
   }
   for (const int end : {pipes.given_up[0], pipes.leave[0], pipes.leave[1]}) close(end);
-  for (int rank = 0; rank < kWorld; ++rank) {
+  for (int rank = 0; rank < kProcesses; ++rank) {
     int status = 0;
     ASSERT_EQ(waitpid(children[static_cast<size_t>(rank)], &status, 0),
               children[static_cast<size_t>(rank)]);
@@ -153,9 +153,9 @@ TEST_P(KilledRank, IsNamedByEverySurvivor) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20));
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
-  for (const FabricKind fabric : {FabricKind::kShm, FabricKind::kTcp}) {
+std::vector<KilledCase> killed_cases() {
+  std::vector<KilledCase> cases;
+  for (const TestedFabric fabric : {TestedFabric::kShm, TestedFabric::kTcp}) {
     for (const char* name : {"all_reduce_direct", "all_reduce_ring", "reduce_scatter", "all_gather",
                              "broadcast", "gather", "barrier"}) {
       cases.push_back({fabric, name});
@@ -164,7 +164,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(In, KilledRank, testing::ValuesIn(all_cases()), [](const auto& test) {
+INSTANTIATE_TEST_SUITE_P(In, KilledRank, testing::ValuesIn(killed_cases()), [](const auto& test) {
   return name_of(test.param.fabric) + "_" + test.param.name;
 });
 

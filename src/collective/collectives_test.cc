@@ -13,7 +13,7 @@ namespace starling {
 namespace {
 
 struct Case {
-  FabricKind fabric;
+  TestedFabric fabric;
   int world;
   size_t length;
 };
@@ -48,7 +48,7 @@ std::string case_name(const testing::TestParamInfo<Case>& test) {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const FabricKind fabric : {FabricKind::kSim, FabricKind::kShm, FabricKind::kTcp}) {
+  for (const TestedFabric fabric : {TestedFabric::kSim, TestedFabric::kShm, TestedFabric::kTcp}) {
     for (const int world : {1, 2, 3, 4, 7, 8}) {
       for (const size_t length : {0u, 1u, 1009u, 50000u}) cases.push_back({fabric, world, length});
     }
@@ -301,7 +301,7 @@ TEST(Collectives, AFarewellThatCannotBeReadNamesItsSender) {
   const Tag farewell = Tag{1} << 56 | Tag{0xFFFFFFFF} << 24;
   for (const auto& bytes : {std::vector<std::byte>{}, std::vector<std::byte>(5, std::byte{0xFF}),
                             std::vector<std::byte>(5000, std::byte{1})}) {
-    run_ranks(FabricKind::kSim, 2, [&](Fabric& fabric) {
+    run_ranks(TestedFabric::kSim, 2, [&](Fabric& fabric) {
       if (fabric.rank() == 1) {
         EXPECT_TRUE(send(fabric, 0, farewell, bytes, soon(fabric)));
         return;
@@ -315,7 +315,7 @@ TEST(Collectives, AFarewellThatCannotBeReadNamesItsSender) {
 }
 
 TEST(Collectives, RefusesWhatDoesNotFit) {
-  run_ranks(FabricKind::kSim, 1, [&](Fabric& fabric) {
+  run_ranks(TestedFabric::kSim, 1, [&](Fabric& fabric) {
     const auto placement = std::make_shared<Placement>(Placement::even(4, 1));
     EXPECT_THROW(Collectives(fabric, std::make_shared<Placement>(Placement::even(4, 2))), Error);
     EXPECT_THROW(Collectives(fabric, placement, {.chunk_bytes = 6}), Error);

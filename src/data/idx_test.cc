@@ -65,7 +65,7 @@ TEST_F(Idx, GzipFilesMayHaveSeveralMembers) {
 }
 
 template <typename T>
-std::string numbers(std::initializer_list<T> values) {
+std::string big_endians(std::initializer_list<T> values) {
   std::string bytes;
   for (const T value : values) bytes += big_endian(value);
   return bytes;
@@ -76,22 +76,23 @@ TEST_F(Idx, EveryElementTypeIsRead) {
     const auto path = write("numbers", idx_header(type, {2, 1}) + bytes);
     return read_all(idx(path, write("labels", labels_))).features;
   };
-  EXPECT_THAT(read(0x09, numbers<int8_t>({-1, 127})), ElementsAre(-1, 127));
-  EXPECT_THAT(read(0x0B, numbers<int16_t>({-300, 300})), ElementsAre(-300, 300));
-  EXPECT_THAT(read(0x0C, numbers<int32_t>({-70000, 70000})), ElementsAre(-70000, 70000));
-  EXPECT_THAT(read(0x0D, numbers<float>({-1.5f, 0.25f})), ElementsAre(-1.5f, 0.25f));
-  EXPECT_THAT(read(0x0E, numbers<double>({-1.5, 1e-3})), ElementsAre(-1.5f, 1e-3f));
+  EXPECT_THAT(read(0x09, big_endians<int8_t>({-1, 127})), ElementsAre(-1, 127));
+  EXPECT_THAT(read(0x0B, big_endians<int16_t>({-300, 300})), ElementsAre(-300, 300));
+  EXPECT_THAT(read(0x0C, big_endians<int32_t>({-70000, 70000})), ElementsAre(-70000, 70000));
+  EXPECT_THAT(read(0x0D, big_endians<float>({-1.5f, 0.25f})), ElementsAre(-1.5f, 0.25f));
+  EXPECT_THAT(read(0x0E, big_endians<double>({-1.5, 1e-3})), ElementsAre(-1.5f, 1e-3f));
 }
 
 TEST_F(Idx, ValuesThatAreNotFiniteAreRefusedWithTheSamplesNumber) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Dataset data =
-      idx(write("numbers", idx_header(0x0D, {2, 3}) + numbers<float>({1, 2, 3, 4, nan, 6})),
+      idx(write("numbers", idx_header(0x0D, {2, 3}) + big_endians<float>({1, 2, 3, 4, nan, 6})),
           write("labels", labels_));
   EXPECT_THAT(refusal([&] { read_all(data); }), HasSubstr("sample 1 of"));
   // A double that is too large for a float is infinite as one.
-  const Dataset large = idx(write("doubles", idx_header(0x0E, {2}) + numbers<double>({1e300, 0})),
-                            write("labels", labels_));
+  const Dataset large =
+      idx(write("doubles", idx_header(0x0E, {2}) + big_endians<double>({1e300, 0})),
+          write("labels", labels_));
   EXPECT_THAT(refusal([&] { read_all(large); }), HasSubstr("sample 0 of"));
 }
 

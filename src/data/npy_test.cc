@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 template <typename T>
-std::string numbers(std::initializer_list<T> values) {
+std::string little_endians(std::initializer_list<T> values) {
   std::string bytes;
   for (const T value : values) bytes += little_endian(value);
   return bytes;
@@ -38,8 +38,9 @@ class Npy : public FolderTest {
 
   std::string refused_header(const std::string& text) { return file_refusal(npy_file(text, "")); }
 
-  const std::string labels_ = npy_file(header("<i8", "(2,)"), numbers<int64_t>({3, 1}));
-  const std::string matrix_ = npy_file(header("<f4", "(2, 3)"), numbers<float>({1, 2, 3, 4, 5, 6}));
+  const std::string labels_ = npy_file(header("<i8", "(2,)"), little_endians<int64_t>({3, 1}));
+  const std::string matrix_ =
+      npy_file(header("<f4", "(2, 3)"), little_endians<float>({1, 2, 3, 4, 5, 6}));
 };
 
 TEST_F(Npy, ReadsAMatrixAndIntegerLabels) {
@@ -54,7 +55,8 @@ TEST_F(Npy, ReadsAMatrixAndIntegerLabels) {
 
 TEST_F(Npy, ReadsEveryVersion) {
   for (const int version : {1, 2, 3}) {
-    const std::string file = npy_file(header("<f4", "(2, 1)"), numbers<float>({5, 7}), version);
+    const std::string file =
+        npy_file(header("<f4", "(2, 1)"), little_endians<float>({5, 7}), version);
     EXPECT_THAT(read_all(open(file)).features, ElementsAre(5, 7)) << version;
   }
 }
@@ -63,13 +65,13 @@ TEST_F(Npy, ReadsEveryElementType) {
   const auto read = [&](const std::string& type, const std::string& bytes) {
     return read_all(open(npy_file(header(type, "(2,)"), bytes))).features;
   };
-  EXPECT_THAT(read("<f8", numbers<double>({-1.5, 2.5})), ElementsAre(-1.5, 2.5));
-  EXPECT_THAT(read("|u1", numbers<uint8_t>({0, 255})), ElementsAre(0, 255));
-  EXPECT_THAT(read("|b1", numbers<uint8_t>({0, 1})), ElementsAre(0, 1));
-  EXPECT_THAT(read("|i1", numbers<int8_t>({-128, 127})), ElementsAre(-128, 127));
-  EXPECT_THAT(read("<i2", numbers<int16_t>({-300, 300})), ElementsAre(-300, 300));
-  EXPECT_THAT(read("<i4", numbers<int32_t>({-70000, 1})), ElementsAre(-70000, 1));
-  EXPECT_THAT(read("<i8", numbers<int64_t>({-7, 1 << 20})), ElementsAre(-7, 1 << 20));
+  EXPECT_THAT(read("<f8", little_endians<double>({-1.5, 2.5})), ElementsAre(-1.5, 2.5));
+  EXPECT_THAT(read("|u1", little_endians<uint8_t>({0, 255})), ElementsAre(0, 255));
+  EXPECT_THAT(read("|b1", little_endians<uint8_t>({0, 1})), ElementsAre(0, 1));
+  EXPECT_THAT(read("|i1", little_endians<int8_t>({-128, 127})), ElementsAre(-128, 127));
+  EXPECT_THAT(read("<i2", little_endians<int16_t>({-300, 300})), ElementsAre(-300, 300));
+  EXPECT_THAT(read("<i4", little_endians<int32_t>({-70000, 1})), ElementsAre(-70000, 1));
+  EXPECT_THAT(read("<i8", little_endians<int64_t>({-7, 1 << 20})), ElementsAre(-7, 1 << 20));
   EXPECT_THAT(read(">i2", big_endian<int16_t>(-2) + big_endian<int16_t>(5)), ElementsAre(-2, 5));
 }
 
@@ -82,7 +84,7 @@ TEST_F(Npy, ScalesFeaturesOnly) {
 
 TEST_F(Npy, NotANumberIsRefusedWithTheSamplesNumber) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  const Dataset data = open(npy_file(header("<f4", "(2, 1)"), numbers<float>({1, nan})));
+  const Dataset data = open(npy_file(header("<f4", "(2, 1)"), little_endians<float>({1, nan})));
   EXPECT_THAT(refusal([&] { read_all(data); }), HasSubstr("sample 1 of"));
   float feature, label;
   data.read(std::vector<uint64_t>{0}, &feature, &label);

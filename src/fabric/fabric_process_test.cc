@@ -48,7 +48,7 @@ class Processes {
     }
   };
 
-  Processes(FabricKind kind, int world, const std::function<void(Rank&)>& body)
+  Processes(TestedFabric kind, int world, const std::function<void(Rank&)>& body)
       : segment_(ShmFabric::make_segment({.world = world})) {
     std::vector<TcpListener> listeners(static_cast<size_t>(world));
     std::vector<TcpAddress> addresses;
@@ -106,11 +106,11 @@ class Processes {
   const SharedSegment& segment() const { return segment_; }
 
  private:
-  int live(FabricKind kind, int rank, int socket, std::vector<TcpListener>& listeners,
+  int live(TestedFabric kind, int rank, int socket, std::vector<TcpListener>& listeners,
            const std::vector<TcpAddress>& addresses, const std::function<void(Rank&)>& body) {
     try {
       std::unique_ptr<Fabric> fabric;
-      if (kind == FabricKind::kShm) {
+      if (kind == TestedFabric::kShm) {
         fabric = std::make_unique<ShmFabric>(segment_.fd(), rank);
       } else {
         fabric = std::make_unique<TcpFabric>(
@@ -131,7 +131,7 @@ class Processes {
   std::vector<int> sockets_;
 };
 
-class RealProcesses : public testing::TestWithParam<FabricKind> {
+class RealProcesses : public testing::TestWithParam<TestedFabric> {
  protected:
   void TearDown() override {
     EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
@@ -153,7 +153,7 @@ void stay(Fabric& fabric) {
   for (const Instant end = soon(fabric); fabric.now() < end;) fabric.progress(end);
 }
 
-void meet(Fabric& fabric) {
+void require_meeting(Fabric& fabric) {
   for (int peer = 0; peer < fabric.world(); ++peer) {
     if (peer == fabric.rank()) continue;
     require_ok(send(fabric, peer, 1, {}, soon(fabric)));
@@ -168,14 +168,14 @@ TEST_P(RealProcesses, TalkToEachOther) {
   Processes processes(GetParam(), 4, [](Processes::Rank& self) {
     Fabric& fabric = self.fabric;
     const int next = (fabric.rank() + 1) % 4, before = (fabric.rank() + 3) % 4;
-    meet(fabric);
+    require_meeting(fabric);
     const std::vector<std::byte> out = pattern(3'000'001, static_cast<uint64_t>(fabric.rank()));
     std::vector<std::byte> in(out.size());
     const Ticket sending = fabric.start_send(next, 2, out);
     require_ok(receive(fabric, before, 2, in, soon(fabric)));
     require(wait(fabric, sending, soon(fabric)).ok(), "not sent");
     require(in == pattern(in.size(), static_cast<uint64_t>(before)), "other bytes came");
-    meet(fabric);
+    require_meeting(fabric);
   });
   for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(processes.reap(rank), 0);
 }
@@ -185,7 +185,7 @@ TEST_P(RealProcesses, AKilledPeerIsAResultForAllSurvivors) {
   constexpr int kVictim = 2;
   Processes processes(GetParam(), 3, [](Processes::Rank& self) {
     Fabric& fabric = self.fabric;
-    meet(fabric);
+    require_meeting(fabric);
     if (fabric.rank() == kVictim) {
       self.tell();
       stay(fabric);
@@ -216,7 +216,7 @@ TEST_P(RealProcesses, AKilledPeerIsAResultForAllSurvivors) {
 TEST_P(RealProcesses, APeerKilledInTheMiddleOfAMessageIsGone) {
   Processes processes(GetParam(), 2, [](Processes::Rank& self) {
     Fabric& fabric = self.fabric;
-    meet(fabric);
+    require_meeting(fabric);
     std::vector<std::byte> big(size_t{1} << 20);
     if (fabric.rank() == 1) {
       self.tell();
@@ -235,7 +235,7 @@ TEST_P(RealProcesses, APeerKilledInTheMiddleOfAMessageIsGone) {
 TEST_P(RealProcesses, AFrozenPeerIsADeadlineAndGoesOnWhenItThaws) {
   Processes processes(GetParam(), 2, [](Processes::Rank& self) {
     Fabric& fabric = self.fabric;
-    meet(fabric);
+    require_meeting(fabric);
     std::byte byte{1};
     self.tell();
     if (fabric.rank() == 1) {
@@ -267,7 +267,7 @@ TEST_P(RealProcesses, AFrozenPeerIsADeadlineAndGoesOnWhenItThaws) {
 
 TEST_P(RealProcesses, NothingIsLeftWhenAllAreKilled) {
   Processes processes(GetParam(), 3, [](Processes::Rank& self) {
-    meet(self.fabric);
+    require_meeting(self.fabric);
     self.tell();
     // Busy in both directions until the end.
     const int next = (self.fabric.rank() + 1) % 3, before = (self.fabric.rank() + 2) % 3;
@@ -290,7 +290,7 @@ class KilledInABarrier : public testing::TestWithParam<bool> {};
 
 TEST_P(KilledInABarrier, IsNamedByTheOthers) {
   const bool told_by_launcher = GetParam();
-  Processes processes(FabricKind::kShm, 3, [](Processes::Rank& self) {
+  Processes processes(TestedFabric::kShm, 3, [](Processes::Rank& self) {
     auto& fabric = dynamic_cast<ShmFabric&>(self.fabric);
     require_ok(fabric.barrier().pass(soon(fabric)));
     if (fabric.rank() == 1) {
@@ -315,7 +315,7 @@ TEST_P(KilledInABarrier, IsNamedByTheOthers) {
 INSTANTIATE_TEST_SUITE_P(ToldByLauncher, KilledInABarrier, testing::Bool());
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, RealProcesses,
-                         testing::Values(FabricKind::kShm, FabricKind::kTcp),
+                         testing::Values(TestedFabric::kShm, TestedFabric::kTcp),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

@@ -16,7 +16,7 @@ using testing::Combine;
 using testing::HasSubstr;
 using testing::Values;
 
-const auto kKinds = Values(FabricKind::kSim, FabricKind::kShm, FabricKind::kTcp);
+const auto kKinds = Values(TestedFabric::kSim, TestedFabric::kShm, TestedFabric::kTcp);
 const auto kWorlds = Values(1, 2, 3, 4, 7, 8);
 
 uint64_t key_of(int from, int to, uint64_t number = 0) {
@@ -46,7 +46,7 @@ void meet(Fabric& fabric, Tag tag) {
   EXPECT_TRUE(status.ok()) << status.failure().message;
 }
 
-class EveryLength : public testing::TestWithParam<std::tuple<FabricKind, int, size_t>> {};
+class EveryLength : public testing::TestWithParam<std::tuple<TestedFabric, int, size_t>> {};
 
 TEST_P(EveryLength, GoesFromEveryRankToEveryRank) {
   const auto [kind, size, length] = GetParam();
@@ -84,12 +84,12 @@ INSTANTIATE_TEST_SUITE_P(
              "_Length" + std::to_string(std::get<2>(test.param));
     });
 
-class EveryFabric : public testing::TestWithParam<std::tuple<FabricKind, int>> {
+class EveryFabric : public testing::TestWithParam<std::tuple<TestedFabric, int>> {
  protected:
   void run(const std::function<void(Fabric&)>& body) {
     run_ranks(std::get<0>(GetParam()), std::get<1>(GetParam()), body);
   }
-  FabricKind kind() const { return std::get<0>(GetParam()); }
+  TestedFabric kind() const { return std::get<0>(GetParam()); }
 };
 
 TEST_P(EveryFabric, KeepsTheOrderOfATag) {
@@ -390,7 +390,7 @@ TEST_P(EveryFabric, AStaleReceiveUnderWayLeavesTheStreamWhole) {
 }
 
 TEST_P(EveryFabric, IsWokenFromAnotherThread) {
-  if (kind() == FabricKind::kSim) return;  // its ranks are alone in the world
+  if (kind() == TestedFabric::kSim) return;  // its ranks are alone in the world
   run([](Fabric& fabric) {
     std::atomic<bool> set = false;
     {

@@ -20,12 +20,15 @@
 
 namespace starling {
 
-enum class FabricKind { kSim, kShm, kTcp };
+// Sim too, which a job cannot choose.
+enum class TestedFabric { kSim, kShm, kTcp };
 
-inline std::string name_of(FabricKind kind) {
-  return kind == FabricKind::kSim ? "Sim" : kind == FabricKind::kShm ? "Shm" : "Tcp";
+inline std::string name_of(TestedFabric kind) {
+  return kind == TestedFabric::kSim ? "Sim" : kind == TestedFabric::kShm ? "Shm" : "Tcp";
 }
-inline std::ostream& operator<<(std::ostream& out, FabricKind kind) { return out << name_of(kind); }
+inline std::ostream& operator<<(std::ostream& out, TestedFabric kind) {
+  return out << name_of(kind);
+}
 
 // Far enough that only a hang reaches it.
 inline Instant soon(const Fabric& fabric) { return fabric.now() + std::chrono::seconds(20); }
@@ -56,13 +59,13 @@ inline JobToken test_token() {
   return token;
 }
 
-inline void run_ranks(FabricKind kind, int world, const std::function<void(Fabric& fabric)>& body,
+inline void run_ranks(TestedFabric kind, int world, const std::function<void(Fabric& fabric)>& body,
                       uint64_t seed = 1) {
-  if (kind == FabricKind::kSim) {
+  if (kind == TestedFabric::kSim) {
     SimWorld sim({.world = world, .seed = seed});
     const auto outcome = sim.run_blocking([&](int, Fabric& fabric) { body(fabric); });
     EXPECT_TRUE(outcome.all_done()) << "seed " << seed << ": not all ranks came to an end";
-  } else if (kind == FabricKind::kShm) {
+  } else if (kind == TestedFabric::kShm) {
     const SharedSegment segment = ShmFabric::make_segment({.world = world});
     run_threads(world, [&](int rank) {
       ShmFabric fabric(segment, rank);

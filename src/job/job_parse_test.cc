@@ -20,7 +20,7 @@ Job parse(const std::string& text, const std::vector<std::string>& sets = {}) {
 }
 
 // The message and hint of the input Error that parsing ends with.
-std::string error_of(const std::string& text, const std::vector<std::string>& sets = {}) {
+std::string parse_error(const std::string& text, const std::vector<std::string>& sets = {}) {
   return refusal([&] { parse(text, sets); });
 }
 
@@ -100,83 +100,89 @@ TEST(JobParse, SettingsReachEveryField) {
 TEST(JobParse, LastSettingWins) { EXPECT_EQ(parse(kLayers, {"seed=3", "seed=4"}).seed, 4u); }
 
 TEST(JobParse, NamesTheNearestKeyAndThePlace) {
-  EXPECT_THAT(error_of("[training]\n  epoch = 3" + std::string(kLayers)),
+  EXPECT_THAT(parse_error("[training]\n  epoch = 3" + std::string(kLayers)),
               AllOf(HasSubstr("job.toml:2:3"), HasSubstr("unknown key training.epoch"),
                     HasSubstr("did you mean training.epochs?")));
-  EXPECT_THAT(error_of("[trianing]\nepochs = 3" + std::string(kLayers)),
+  EXPECT_THAT(parse_error("[trianing]\nepochs = 3" + std::string(kLayers)),
               HasSubstr("did you mean training?"));
-  EXPECT_THAT(error_of("epochs = 3" + std::string(kLayers)),
+  EXPECT_THAT(parse_error("epochs = 3" + std::string(kLayers)),
               HasSubstr("did you mean training.epochs?"));
-  EXPECT_THAT(error_of("[[model.layers]]\ntype = \"dense\"\nunit = 3"),
+  EXPECT_THAT(parse_error("[[model.layers]]\ntype = \"dense\"\nunit = 3"),
               AllOf(HasSubstr("job.toml:3:1"), HasSubstr("did you mean units?")));
   EXPECT_THAT(
-      error_of(kLayers, {"optimizer.lerning_rate=1"}),
+      parse_error(kLayers, {"optimizer.lerning_rate=1"}),
       AllOf(HasSubstr("--set optimizer.lerning_rate=1"), HasSubstr("optimizer.learning_rate")));
-  EXPECT_THAT(error_of("[data]\nqqqqqq = 3" + std::string(kLayers)),
+  EXPECT_THAT(parse_error("[data]\nqqqqqq = 3" + std::string(kLayers)),
               HasSubstr("[data] has: source, folder"));
 }
 
 TEST(JobParse, SaysWhatWasFoundAndWhatIsWanted) {
-  EXPECT_THAT(error_of("[training]\nbatch = \"many\"" + std::string(kLayers)),
+  EXPECT_THAT(parse_error("[training]\nbatch = \"many\"" + std::string(kLayers)),
               AllOf(HasSubstr("job.toml:2:9"), HasSubstr("training.batch is \"many\" (a text)"),
                     HasSubstr("whole number, 1 … 1048576")));
-  EXPECT_THAT(error_of("seed = 1.5" + std::string(kLayers)), HasSubstr("seed is 1.5 (a number)"));
-  EXPECT_THAT(error_of("name = 3" + std::string(kLayers)), HasSubstr("name is 3 (a whole number)"));
-  EXPECT_THAT(error_of("training = 3" + std::string(kLayers)), HasSubstr("training is a section"));
-  EXPECT_THAT(error_of("[training]\nshuffle = 1" + std::string(kLayers)),
+  EXPECT_THAT(parse_error("seed = 1.5" + std::string(kLayers)),
+              HasSubstr("seed is 1.5 (a number)"));
+  EXPECT_THAT(parse_error("name = 3" + std::string(kLayers)),
+              HasSubstr("name is 3 (a whole number)"));
+  EXPECT_THAT(parse_error("training = 3" + std::string(kLayers)),
+              HasSubstr("training is a section"));
+  EXPECT_THAT(parse_error("[training]\nshuffle = 1" + std::string(kLayers)),
               HasSubstr("true or false"));
-  EXPECT_THAT(error_of("[model]\ninput = 3" + std::string(kLayers)), HasSubstr("list of up to 6"));
-  EXPECT_THAT(error_of("[model]\nlayers = 3"), HasSubstr("is a list of at least one layer"));
-  EXPECT_THAT(error_of("[model]\nlayers = [3]"), HasSubstr("a layer is a table"));
-  EXPECT_THAT(error_of(kLayers, {"training.epochs=soon"}),
+  EXPECT_THAT(parse_error("[model]\ninput = 3" + std::string(kLayers)),
+              HasSubstr("list of up to 6"));
+  EXPECT_THAT(parse_error("[model]\nlayers = 3"), HasSubstr("is a list of at least one layer"));
+  EXPECT_THAT(parse_error("[model]\nlayers = [3]"), HasSubstr("a layer is a table"));
+  EXPECT_THAT(parse_error(kLayers, {"training.epochs=soon"}),
               HasSubstr("training.epochs is \"soon\""));
 }
 
 TEST(JobParse, RefusesValuesOutOfRange) {
-  EXPECT_THAT(error_of("[training]\nbatch = 0" + std::string(kLayers)),
+  EXPECT_THAT(parse_error("[training]\nbatch = 0" + std::string(kLayers)),
               HasSubstr("training.batch = 0 is out of range"));
-  EXPECT_THAT(error_of("seed = -1" + std::string(kLayers)), HasSubstr("seed = -1 is out of range"));
-  EXPECT_THAT(error_of(kLayers, {"optimizer.learning_rate=0"}), HasSubstr("greater than 0"));
-  EXPECT_THAT(error_of(kLayers, {"optimizer.beta1=1"}), HasSubstr("below 1"));
-  EXPECT_THAT(error_of(kLayers, {"optimizer.learning_rate=nan"}), HasSubstr("out of range"));
-  EXPECT_THAT(error_of(kLayers, {"model.input=[4, 0]"}),
+  EXPECT_THAT(parse_error("seed = -1" + std::string(kLayers)),
+              HasSubstr("seed = -1 is out of range"));
+  EXPECT_THAT(parse_error(kLayers, {"optimizer.learning_rate=0"}), HasSubstr("greater than 0"));
+  EXPECT_THAT(parse_error(kLayers, {"optimizer.beta1=1"}), HasSubstr("below 1"));
+  EXPECT_THAT(parse_error(kLayers, {"optimizer.learning_rate=nan"}), HasSubstr("out of range"));
+  EXPECT_THAT(parse_error(kLayers, {"model.input=[4, 0]"}),
               HasSubstr("model.input = 0 is out of range"));
-  EXPECT_THAT(error_of(kLayers, {"model.input=[1000000000, 1000000000]"}),
+  EXPECT_THAT(parse_error(kLayers, {"model.input=[1000000000, 1000000000]"}),
               HasSubstr("elements in all"));
-  EXPECT_THAT(error_of(kLayers, {"model.layers.0.units=0"}), HasSubstr("out of range"));
+  EXPECT_THAT(parse_error(kLayers, {"model.layers.0.units=0"}), HasSubstr("out of range"));
 }
 
 TEST(JobParse, RefusesUnknownChoices) {
-  EXPECT_THAT(error_of(kLayers, {"precision=f23"}), HasSubstr("did you mean \"f32\"?"));
-  EXPECT_THAT(error_of(kLayers, {"strategy.name=ring"}),
+  EXPECT_THAT(parse_error(kLayers, {"precision=f23"}), HasSubstr("did you mean \"f32\"?"));
+  EXPECT_THAT(parse_error(kLayers, {"strategy.name=ring"}),
               AllOf(HasSubstr("strategy.name is one of: auto, single, all_reduce"),
                     HasSubstr("later versions")));
-  EXPECT_THAT(error_of(kLayers, {"strategy.balance=sped"}), HasSubstr("did you mean \"speed\"?"));
-  EXPECT_THAT(error_of("[[model.layers]]\ntype = \"conv\"\n"),
+  EXPECT_THAT(parse_error(kLayers, {"strategy.balance=sped"}),
+              HasSubstr("did you mean \"speed\"?"));
+  EXPECT_THAT(parse_error("[[model.layers]]\ntype = \"conv\"\n"),
               HasSubstr("did you mean \"conv2d\"?"));
-  EXPECT_THAT(error_of(kLayers, {"model.layers.0.activation=rleu"}),
+  EXPECT_THAT(parse_error(kLayers, {"model.layers.0.activation=rleu"}),
               HasSubstr("did you mean \"relu\"?"));
 }
 
 TEST(JobParse, NamesWhatIsMissing) {
-  EXPECT_THAT(error_of("seed = 1"), HasSubstr("model.layers is missing"));
-  EXPECT_THAT(error_of("[[model.layers]]\nunits = 3"), HasSubstr("model.layers.0 has no type"));
-  EXPECT_THAT(error_of("[[model.layers]]\ntype = \"dense\""),
+  EXPECT_THAT(parse_error("seed = 1"), HasSubstr("model.layers is missing"));
+  EXPECT_THAT(parse_error("[[model.layers]]\nunits = 3"), HasSubstr("model.layers.0 has no type"));
+  EXPECT_THAT(parse_error("[[model.layers]]\ntype = \"dense\""),
               HasSubstr("model.layers.0 (dense) has no units"));
 }
 
 TEST(JobParse, RefusesWhatIsNotToml) {
-  EXPECT_THAT(error_of("seed = = 1"), AllOf(HasSubstr("job.toml:1"), HasSubstr("is not TOML")));
-  EXPECT_THAT(error_of("seed = 1\nseed = 2"), HasSubstr("job.toml:2"));
-  EXPECT_THAT(error_of(std::string("\xff\xfe\x00 = 1", 7)), HasSubstr("is not TOML"));
+  EXPECT_THAT(parse_error("seed = = 1"), AllOf(HasSubstr("job.toml:1"), HasSubstr("is not TOML")));
+  EXPECT_THAT(parse_error("seed = 1\nseed = 2"), HasSubstr("job.toml:2"));
+  EXPECT_THAT(parse_error(std::string("\xff\xfe\x00 = 1", 7)), HasSubstr("is not TOML"));
 }
 
 TEST(JobParse, RefusesSettingsThatNameNoField) {
-  EXPECT_THAT(error_of(kLayers, {"model.layers.3.units=1"}), HasSubstr("there is no element 3"));
-  EXPECT_THAT(error_of(kLayers, {"model.layers.0=1"}), HasSubstr("not a field"));
-  EXPECT_THAT(error_of("seed = 1" + std::string(kLayers), {"seed.x=1"}),
+  EXPECT_THAT(parse_error(kLayers, {"model.layers.3.units=1"}), HasSubstr("there is no element 3"));
+  EXPECT_THAT(parse_error(kLayers, {"model.layers.0=1"}), HasSubstr("not a field"));
+  EXPECT_THAT(parse_error("seed = 1" + std::string(kLayers), {"seed.x=1"}),
               HasSubstr("is not a section"));
-  EXPECT_THAT(error_of(kLayers, {"training=1"}), HasSubstr("is a section"));
+  EXPECT_THAT(parse_error(kLayers, {"training=1"}), HasSubstr("is a section"));
   for (const char* text : {"seed", "=1", ".seed=1", "seed.=1"})
     EXPECT_THROW(parse_setting(text), Error) << text;
 }
@@ -184,7 +190,7 @@ TEST(JobParse, RefusesSettingsThatNameNoField) {
 TEST(JobParse, RefusesLayersThatLieTooDeep) {
   std::string layer = "{type = \"relu\"}";
   for (int i = 0; i < 40; ++i) layer = "{type = \"sequence\", layers = [" + layer + "]}";
-  EXPECT_THAT(error_of("model.layers = [" + layer + "]"), HasSubstr("deep"));
+  EXPECT_THAT(parse_error("model.layers = [" + layer + "]"), HasSubstr("deep"));
 }
 
 TEST(JobToToml, ReadsBackToTheSameJob) {

@@ -7,39 +7,40 @@
 namespace starling {
 namespace {
 
-constexpr const char* kLayers = "[[model.layers]] # the last one\ntype = \"dense\"\nunits = 10\n";
+constexpr const char* kCommentedLayers =
+    "[[model.layers]] # the last one\ntype = \"dense\"\nunits = 10\n";
 
 TEST(Tune, ReplacesValuesAndKeepsComments) {
   const std::string before =
       "# My job\nshards = 4 # measured once\nname = \"ü\"\nmicro_batch=16\n\n# The model\n" +
-      std::string(kLayers);
+      std::string(kCommentedLayers);
   const std::string after =
       "# My job\nshards = 8 # measured once\nname = \"ü\"\nmicro_batch=2\n\n# The model\n" +
-      std::string(kLayers);
+      std::string(kCommentedLayers);
   EXPECT_EQ(with_tuning(before, "job.toml", 8, 2), after);
 }
 
 TEST(Tune, AddsValuesAfterTheLastTopLevelField) {
   const std::string before =
       "# My job\nname = \"a\" # short\n\n# Data\n[data]\nsource = \"mnist\"\n" +
-      std::string(kLayers);
+      std::string(kCommentedLayers);
   const std::string after =
       "# My job\nname = \"a\" # short\nshards = 1\nmicro_batch = 32\n\n# Data\n[data]\nsource = "
       "\"mnist\"\n" +
-      std::string(kLayers);
+      std::string(kCommentedLayers);
   EXPECT_EQ(with_tuning(before, "job.toml", 1, 32), after);
 }
 
 TEST(Tune, AddsValuesToAFileWithoutTopLevelFields) {
-  const Job job = parse_job(with_tuning(std::string("# Only layers\n") + kLayers, "job.toml", 2, 4),
-                            "job.toml");
+  const Job job = parse_job(
+      with_tuning(std::string("# Only layers\n") + kCommentedLayers, "job.toml", 2, 4), "job.toml");
   EXPECT_EQ(job.shards, 2u);
   EXPECT_EQ(job.micro_batch, 4u);
 }
 
 TEST(Tune, IsNotFooledByTextThatLooksLikeAField) {
   const std::string before =
-      "name = \"\"\"\nshards = 3\n\"\"\"\n[training]\nbatch = 8\n" + std::string(kLayers);
+      "name = \"\"\"\nshards = 3\n\"\"\"\n[training]\nbatch = 8\n" + std::string(kCommentedLayers);
   const Job job = parse_job(with_tuning(before, "job.toml", 2, 4), "job.toml");
   EXPECT_EQ(job.name, "shards = 3\n");
   EXPECT_EQ(job.shards, 2u);
@@ -48,9 +49,9 @@ TEST(Tune, IsNotFooledByTextThatLooksLikeAField) {
 TEST(Tune, RefusesWhatIsNotAJob) { EXPECT_THROW(with_tuning("x = 1", "job.toml", 1, 1), Error); }
 
 TEST(Tune, MeasuresEachCandidateOnceAndPutsTheQuickestFirst) {
-  const Job job =
-      parse_job("lanes = 1\n[data]\nsource = \"synthetic\"\nsamples = 256\n" + std::string(kLayers),
-                "job.toml");
+  const Job job = parse_job(
+      "lanes = 1\n[data]\nsource = \"synthetic\"\nsamples = 256\n" + std::string(kCommentedLayers),
+      "job.toml");
   int measured = 0;
   const auto candidates = tune_job(
       job, {.seconds_each = 0.001, .on_measured = [&](const TuneCandidate&) { ++measured; }});

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <cmath>
 
 #include "golden.h"
 #include "starling/error.h"
@@ -13,8 +13,6 @@ namespace {
 using golden::Floats;
 using golden::MetricCase;
 using testing::ElementsAre;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 Floats evaluate(const MetricPtr& metric, const Shape& shape, const Floats& prediction,
                 const Floats& labels) {
@@ -49,12 +47,12 @@ TEST(Accuracy, ReadsOneLogitByItsSign) {
 }
 
 TEST(Accuracy, CountsNanAsWrong) {
-  EXPECT_THAT(evaluate(accuracy(), {2}, {kNan, kNan, kNan, 1}, {0, 0}), ElementsAre(0, 0));
-  EXPECT_THAT(evaluate(accuracy(), {1}, {kNan, kNan}, {0, 1}), ElementsAre(0, 0));
+  EXPECT_THAT(evaluate(accuracy(), {2}, {NAN, NAN, NAN, 1}, {0, 0}), ElementsAre(0, 0));
+  EXPECT_THAT(evaluate(accuracy(), {1}, {NAN, NAN}, {0, 1}), ElementsAre(0, 0));
 }
 
 TEST(Accuracy, CountsLabelsThatAreNoClassesAsWrong) {
-  EXPECT_THAT(evaluate(accuracy(), {2}, {0, 1, 0, 1, 0, 1, 0, 1}, {2, -1, 0.5f, kNan}),
+  EXPECT_THAT(evaluate(accuracy(), {2}, {0, 1, 0, 1, 0, 1, 0, 1}, {2, -1, 0.5f, NAN}),
               ElementsAre(0, 0, 0, 0));
 }
 

@@ -8,23 +8,22 @@
 namespace starling {
 namespace {
 
-using starling::testing::for_each_target;
-using starling::testing::random_floats;
+using namespace testing_kernels;
 using Values = std::vector<float>;
 
-struct Operands {
+struct PoolOperands {
   Values x, weights, bias, dy;
-  explicit Operands(const ConvPoolShape& s)
+  explicit PoolOperands(const ConvPoolShape& s)
       : x(random_floats(s.rows * s.in_h * s.in_w * s.channels, 1)),
         weights(random_floats(s.filters * s.channels * 9, 2)),
         bias(random_floats(s.filters, 3)),
         dy(random_floats(s.rows * s.out_h * s.out_w * s.filters, 4)) {}
 };
 
-struct Results {
+struct PoolResults {
   Values y, dw, db;
   std::vector<uint8_t> where;
-  explicit Results(const ConvPoolShape& s)
+  explicit PoolResults(const ConvPoolShape& s)
       : y(static_cast<size_t>(s.rows * s.out_h * s.out_w * s.filters)),
         dw(static_cast<size_t>(s.filters * s.channels * 9)),
         db(static_cast<size_t>(s.filters)),
@@ -32,15 +31,15 @@ struct Results {
 };
 
 // The input that element `tap` of the window at place q of pooled pixel (py, px) sees.
-double input(const ConvPoolShape& s, const Operands& in, int64_t row, int64_t py, int64_t px,
+double input(const ConvPoolShape& s, const PoolOperands& in, int64_t row, int64_t py, int64_t px,
              int64_t q, int64_t channel, int64_t tap) {
   const int64_t y = 2 * py + q / 2 + tap / 3 - s.pad_top, x = 2 * px + q % 2 + tap % 3 - s.pad_left;
   if (y < 0 || y >= s.in_h || x < 0 || x >= s.in_w) return 0;
   return in.x[static_cast<size_t>(((row * s.in_h + y) * s.in_w + x) * s.channels + channel)];
 }
 
-Results plain(const ConvPoolShape& s, const Operands& in, bool relu) {
-  Results out(s);
+PoolResults plain_pooled(const ConvPoolShape& s, const PoolOperands& in, bool relu) {
+  PoolResults out(s);
   std::vector<double> dw(out.dw.size()), db(out.db.size());
   size_t at = 0;
   for (int64_t row = 0; row < s.rows; ++row)
@@ -69,8 +68,8 @@ Results plain(const ConvPoolShape& s, const Operands& in, bool relu) {
   return out;
 }
 
-Results ours(const ConvPoolShape& s, const Operands& in, bool relu) {
-  Results out(s);
+PoolResults our_pooled(const ConvPoolShape& s, const PoolOperands& in, bool relu) {
+  PoolResults out(s);
   Values scratch(conv_pool_scratch_floats(s), std::numeric_limits<float>::quiet_NaN());
   conv_pool_forward(s, relu, in.x.data(), in.weights.data(), in.bias.data(), out.y.data(),
                     out.where.data(), scratch.data());
@@ -80,7 +79,7 @@ Results ours(const ConvPoolShape& s, const Operands& in, bool relu) {
   return out;
 }
 
-void expect_close(const Values& actual, const Values& expected, const char* what) {
+void expect_pooled_close(const Values& actual, const Values& expected, const char* what) {
   for (size_t i = 0; i < expected.size(); ++i)
     ASSERT_NEAR(actual[i], expected[i], 1e-5f * (1 + std::abs(expected[i])))
         << what << " element " << i;
@@ -90,15 +89,15 @@ TEST(ConvPool, MatchesThePlainSumWithEveryTarget) {
   for (const ConvPoolShape& s :
        {ConvPoolShape{2, 8, 9, 1, 32, 3, 3, 0, 0}, ConvPoolShape{1, 5, 7, 3, 24, 2, 3, 1, 1},
         ConvPoolShape{3, 4, 4, 4, 8, 3, 3, 2, 2}, ConvPoolShape{1, 2, 2, 1, 8, 1, 1, 1, 1}}) {
-    const Operands in(s);
+    const PoolOperands in(s);
     for (const bool relu : {false, true}) {
-      const Results expected = plain(s, in, relu);
+      const PoolResults expected = plain_pooled(s, in, relu);
       for_each_target([&] {
-        const Results actual = ours(s, in, relu);
-        expect_close(actual.y, expected.y, "output");
+        const PoolResults actual = our_pooled(s, in, relu);
+        expect_pooled_close(actual.y, expected.y, "output");
         EXPECT_EQ(actual.where, expected.where);
-        expect_close(actual.dw, expected.dw, "weight gradient");
-        expect_close(actual.db, expected.db, "bias gradient");
+        expect_pooled_close(actual.dw, expected.dw, "weight gradient");
+        expect_pooled_close(actual.db, expected.db, "bias gradient");
       });
     }
   }
@@ -106,10 +105,10 @@ TEST(ConvPool, MatchesThePlainSumWithEveryTarget) {
 
 TEST(ConvPool, TheFirstOfEqualsWins) {
   const ConvPoolShape s{1, 6, 6, 1, 8, 2, 2, 0, 0};
-  Operands in(s);
+  PoolOperands in(s);
   std::fill(in.x.begin(), in.x.end(), 1.0f);
   for_each_target([&] {
-    const Results actual = ours(s, in, false);
+    const PoolResults actual = our_pooled(s, in, false);
     EXPECT_EQ(actual.where, std::vector<uint8_t>(actual.where.size(), 0));
   });
 }

@@ -9,11 +9,10 @@
 namespace starling {
 namespace {
 
-using starling::testing::for_each_target;
-using starling::testing::random_floats;
+using namespace testing_kernels;
 using Values = std::vector<float>;
 
-struct Case {
+struct ConvCase {
   int64_t rows, in_h, in_w, channels, filters, kernel, stride, padding;
   int64_t out_h() const { return (in_h + 2 * padding - kernel) / stride + 1; }
   int64_t out_w() const { return (in_w + 2 * padding - kernel) / stride + 1; }
@@ -22,7 +21,7 @@ struct Case {
 
 struct Results {
   Values y, dx, dw;
-  Results(const Case& c, float start_of_dw)
+  Results(const ConvCase& c, float start_of_dw)
       : y(static_cast<size_t>(c.rows * c.out_h() * c.out_w() * c.filters)),
         dx(static_cast<size_t>(c.rows * c.in_h * c.in_w * c.channels)),
         dw(static_cast<size_t>(c.filters * c.channels * c.taps()), start_of_dw) {}
@@ -30,13 +29,13 @@ struct Results {
 
 struct Operands {
   Values x, weights, dy;
-  explicit Operands(const Case& c)
+  explicit Operands(const ConvCase& c)
       : x(random_floats(c.rows * c.in_h * c.in_w * c.channels, 1)),
         weights(random_floats(c.filters * c.channels * c.taps(), 2)),
         dy(random_floats(c.rows * c.out_h() * c.out_w() * c.filters, 3)) {}
 };
 
-Results plain(const Case& c, const Operands& in, float start) {
+Results plain(const ConvCase& c, const Operands& in, float start) {
   Results out(c, start);
   std::vector<double> y(out.y.size()), dx(out.dx.size()), dw(out.dw.size(), start);
   for (int64_t n = 0; n < c.rows; ++n)
@@ -67,7 +66,7 @@ Results plain(const Case& c, const Operands& in, float start) {
 // Scratch is full of NaN: whatever is read before it is written shows.
 Values scratch_of(size_t floats) { return Values(floats, std::numeric_limits<float>::quiet_NaN()); }
 
-Results by_winograd(const Case& c, const Operands& in, bool accumulate, float start) {
+Results by_winograd(const ConvCase& c, const Operands& in, bool accumulate, float start) {
   Results out(c, start);
   const WinogradShape shape{.rows = c.rows,
                             .in_h = c.in_h,
@@ -102,7 +101,7 @@ Results by_winograd(const Case& c, const Operands& in, bool accumulate, float st
 }
 
 // The gradient of the input by patches is tested through the engine, which knows the phases.
-Results by_patches(const Case& c, const Operands& in, bool accumulate, float start) {
+Results by_patches(const ConvCase& c, const Operands& in, bool accumulate, float start) {
   Results out(c, start);
   Patches patches{c.rows, c.in_h, c.in_w, c.channels, c.out_h(), c.out_w(), c.stride, {}};
   for (int64_t t = 0; t < c.taps(); ++t)
@@ -126,15 +125,15 @@ void expect_close(const Values& actual, const Values& expected, const char* what
     ASSERT_NEAR(actual[i], expected[i], 3e-6f * largest) << what << " element " << i;
 }
 
-const std::vector<Case> kWinogradCases = {{1, 4, 4, 8, 8, 3, 1, 1},    {2, 7, 9, 8, 24, 3, 1, 1},
-                                          {3, 5, 6, 16, 16, 3, 1, 0},  {1, 6, 13, 24, 8, 3, 1, 2},
-                                          {5, 28, 9, 16, 32, 3, 1, 1}, {2, 3, 3, 40, 48, 3, 1, 1}};
-const std::vector<Case> kPatchCases = {{1, 4, 4, 1, 8, 3, 1, 1},    {3, 9, 7, 3, 24, 3, 2, 1},
-                                       {2, 11, 8, 16, 16, 3, 2, 0}, {4, 6, 5, 17, 8, 1, 1, 0},
-                                       {2, 9, 9, 40, 32, 1, 2, 0},  {2, 13, 12, 48, 16, 5, 3, 2}};
+const std::vector<ConvCase> kWinogradCases = {
+    {1, 4, 4, 8, 8, 3, 1, 1},   {2, 7, 9, 8, 24, 3, 1, 1},   {3, 5, 6, 16, 16, 3, 1, 0},
+    {1, 6, 13, 24, 8, 3, 1, 2}, {5, 28, 9, 16, 32, 3, 1, 1}, {2, 3, 3, 40, 48, 3, 1, 1}};
+const std::vector<ConvCase> kPatchCases = {
+    {1, 4, 4, 1, 8, 3, 1, 1},  {3, 9, 7, 3, 24, 3, 2, 1},  {2, 11, 8, 16, 16, 3, 2, 0},
+    {4, 6, 5, 17, 8, 1, 1, 0}, {2, 9, 9, 40, 32, 1, 2, 0}, {2, 13, 12, 48, 16, 5, 3, 2}};
 
 TEST(Conv, WinogradMatchesThePlainSum) {
-  for (const Case& c : kWinogradCases) {
+  for (const ConvCase& c : kWinogradCases) {
     const Operands in(c);
     for (const bool accumulate : {false, true}) {
       const Results expected = plain(c, in, accumulate ? 0.5f : 0.0f);
@@ -149,7 +148,7 @@ TEST(Conv, WinogradMatchesThePlainSum) {
 }
 
 TEST(Conv, PatchesMatchThePlainSum) {
-  for (const Case& c : kPatchCases) {
+  for (const ConvCase& c : kPatchCases) {
     const Operands in(c);
     for (const bool accumulate : {false, true}) {
       const Results expected = plain(c, in, accumulate ? 0.5f : 0.0f);
@@ -165,7 +164,7 @@ TEST(Conv, PatchesMatchThePlainSum) {
 TEST(Conv, BitsDoNotDependOnTheVectorWidth) {
   // Only targets with a fused multiply-add can agree.
   const int64_t fused = hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3);
-  const Case c = kWinogradCases[4];
+  const ConvCase c = kWinogradCases[4];
   const Operands in(c);
   std::vector<Results> results;
   for (int64_t targets = fused; targets != 0; targets &= targets - 1) {
@@ -182,7 +181,7 @@ TEST(Conv, BitsDoNotDependOnTheVectorWidth) {
 }
 
 TEST(Conv, WinogradAppliesBiasResidualAndRelu) {
-  const Case c = kWinogradCases[1];
+  const ConvCase c = kWinogradCases[1];
   const Operands in(c);
   const Values bias = random_floats(c.filters, 4);
   const Results expected = plain(c, in, 0);

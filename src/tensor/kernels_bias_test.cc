@@ -4,10 +4,7 @@
 namespace starling {
 namespace {
 
-using testing::expect_same_bits;
-using testing::for_each_target;
-using testing::near;
-using testing::random_floats;
+using namespace testing_kernels;
 
 constexpr int64_t kRows[] = {0, 1, 2, 3, 7, 64, 255, 256, 257, 1030};
 constexpr int64_t kColumns[] = {1, 3, 8, 10, 16, 31, 32, 33, 64, 67, 131};

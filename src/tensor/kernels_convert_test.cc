@@ -7,9 +7,7 @@
 namespace starling {
 namespace {
 
-using testing::for_each_target;
-using testing::kSizes;
-using testing::random_floats;
+using namespace testing_kernels;
 
 // The nearest of the two neighbours with 16 bits, the even one of two as near: worked out from
 // distances, which are exact in f64.

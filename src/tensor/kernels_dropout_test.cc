@@ -4,9 +4,7 @@
 namespace starling {
 namespace {
 
-using testing::for_each_target;
-using testing::kSizes;
-using testing::random_floats;
+using namespace testing_kernels;
 
 constexpr uint64_t kSeed = 42;
 constexpr uint32_t kOperator = 0xFEDCBA98;

@@ -6,11 +6,7 @@
 namespace starling {
 namespace {
 
-using testing::expect_same_bits;
-using testing::for_each_target;
-using testing::kSizes;
-using testing::near;
-using testing::random_floats;
+using namespace testing_kernels;
 
 constexpr Elementwise kKinds[] = {Elementwise::kRelu, Elementwise::kLeakyRelu, Elementwise::kGelu,
                                   Elementwise::kSigmoid, Elementwise::kTanh};

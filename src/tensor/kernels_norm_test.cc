@@ -4,10 +4,7 @@
 namespace starling {
 namespace {
 
-using testing::expect_same_bits;
-using testing::for_each_target;
-using testing::near;
-using testing::random_floats;
+using namespace testing_kernels;
 
 constexpr int64_t kCounts[] = {1, 2, 3, 17, 127, 128, 129, 256, 1000};
 constexpr int64_t kChannels[] = {1, 3, 7, 8, 16, 17, 32, 45, 64, 67};

@@ -7,10 +7,7 @@
 namespace starling {
 namespace {
 
-using testing::expect_same_bits;
-using testing::for_each_target;
-using testing::near;
-using testing::random_floats;
+using namespace testing_kernels;
 
 PoolShape pool(int64_t rows, int64_t h, int64_t w, int64_t channels, int64_t kernel, int64_t stride,
                int64_t pad = 0) {

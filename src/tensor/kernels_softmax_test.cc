@@ -4,12 +4,9 @@
 namespace starling {
 namespace {
 
-using testing::expect_same_bits;
-using testing::for_each_target;
-using testing::near;
-using testing::random_floats;
+using namespace testing_kernels;
 
-constexpr int64_t kColumns[] = {1,  2,  3,  4,  5,  8,  9,   10,   12,
+constexpr int64_t kClasses[] = {1,  2,  3,  4,  5,  8,  9,   10,   12,
                                 15, 16, 17, 31, 32, 33, 100, 1000, 1009};
 
 std::vector<double> naive_softmax(int64_t columns, const float* x) {
@@ -36,7 +33,7 @@ std::vector<float> labels_of(int64_t rows, int64_t columns) {
 
 TEST(KernelsSoftmax, ForwardAndBackwardMatchDouble) {
   for_each_target([] {
-    for (const int64_t columns : kColumns) {
+    for (const int64_t columns : kClasses) {
       const int64_t rows = 5, n = rows * columns;
       const std::vector<float> x = random_floats(n, 1, -8, 8), dy = random_floats(n, 2);
       std::vector<float> y(x.size()), dx(x.size()), in_place = dy;
@@ -61,7 +58,7 @@ TEST(KernelsSoftmax, ForwardAndBackwardMatchDouble) {
 
 TEST(KernelsSoftmax, CrossEntropyMatchesDouble) {
   for_each_target([] {
-    for (const int64_t columns : kColumns) {
+    for (const int64_t columns : kClasses) {
       const int64_t rows = 7, n = rows * columns;
       const std::vector<float> x = random_floats(n, 3, -8, 8), labels = labels_of(rows, columns);
       std::vector<float> losses(7), only_losses(7), dx(x.size());
@@ -112,7 +109,7 @@ TEST(KernelsSoftmax, NanInARowSpoilsThatRowOnly) {
 }
 
 TEST(KernelsSoftmax, EveryTargetGivesTheSameBits) {
-  for (const int64_t columns : kColumns) {
+  for (const int64_t columns : kClasses) {
     const int64_t rows = 9, n = rows * columns;
     const std::vector<float> x = random_floats(n, 5, -8, 8), dy = random_floats(n, 6);
     const std::vector<float> labels = labels_of(rows, columns);

@@ -13,7 +13,7 @@
 
 #include "base/random.h"
 
-namespace starling::testing {
+namespace starling::testing_kernels {
 
 // 0, 1, around the widths of vectors, primes, and large.
 inline const std::vector<int64_t> kSizes = {0,  1,  2,  3,  4,  5,  7,  8,  9,   13,  15,   16,
@@ -27,14 +27,14 @@ inline std::vector<float> random_floats(int64_t n, uint64_t seed, float low = -2
 }
 
 // |actual − expected| ≤ absolute + relative · |expected|; NaN only where NaN is expected.
-inline ::testing::AssertionResult near(double actual, double expected, double absolute,
-                                       double relative = 0) {
-  if (std::isnan(expected) && std::isnan(actual)) return ::testing::AssertionSuccess();
-  if (actual == expected) return ::testing::AssertionSuccess();
+inline testing::AssertionResult near(double actual, double expected, double absolute,
+                                     double relative = 0) {
+  if (std::isnan(expected) && std::isnan(actual)) return testing::AssertionSuccess();
+  if (actual == expected) return testing::AssertionSuccess();
   if (std::abs(actual - expected) <= absolute + relative * std::abs(expected)) {
-    return ::testing::AssertionSuccess();
+    return testing::AssertionSuccess();
   }
-  return ::testing::AssertionFailure()
+  return testing::AssertionFailure()
          << actual << " instead of " << expected << ", off by " << actual - expected;
 }
 
@@ -68,4 +68,4 @@ void expect_same_bits(const Compute& compute) {
   });
 }
 
-}  // namespace starling::testing
+}  // namespace starling::testing_kernels

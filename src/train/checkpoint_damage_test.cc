@@ -53,9 +53,9 @@ class DamagedCheckpoint : public testing::Test {
     const auto loaded = store_.load_latest();
     ASSERT_TRUE(loaded) << what;
     if (loaded->skipped.empty()) {
-      EXPECT_TRUE(same(loaded->snapshot, snapshot_of(2))) << what;
+      EXPECT_TRUE(same_snapshot(loaded->snapshot, snapshot_of(2))) << what;
     } else {
-      EXPECT_TRUE(same(loaded->snapshot, snapshot_of(1))) << what;
+      EXPECT_TRUE(same_snapshot(loaded->snapshot, snapshot_of(1))) << what;
       EXPECT_THAT(loaded->skipped[0], HasSubstr("step-00000002")) << what;
       ++skipped_;
     }
@@ -188,7 +188,7 @@ TEST(CheckpointKill, AGoodOneAlwaysLoads) {
     EXPECT_TRUE(loaded->skipped.empty()) << loaded->skipped[0];
     const auto step = loaded->snapshot.manifest["step"].get<uint64_t>();
     EXPECT_GE(step, newest);
-    EXPECT_TRUE(same(loaded->snapshot, snapshot_of(step)));
+    EXPECT_TRUE(same_snapshot(loaded->snapshot, snapshot_of(step)));
     newest = step;
   }
   CheckpointStore store(folder.path(), {.keep = 2});

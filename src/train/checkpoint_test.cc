@@ -28,7 +28,7 @@ TEST(Checkpoint, GivesBackWhatWasSaved) {
   EXPECT_EQ(store.failure(), std::nullopt);
   const auto loaded = store.load_latest();
   ASSERT_TRUE(loaded);
-  EXPECT_TRUE(same(loaded->snapshot, snapshot_of(1234)));
+  EXPECT_TRUE(same_snapshot(loaded->snapshot, snapshot_of(1234)));
   EXPECT_EQ(loaded->path.filename(), "step-00001234");
   EXPECT_THAT(loaded->skipped, IsEmpty());
   EXPECT_THAT(TemporaryFolder::names(loaded->path),
@@ -42,7 +42,7 @@ TEST(Checkpoint, DoesWithoutStatistics) {
   snapshot.statistics.clear();
   CheckpointStore store(folder.path());
   store.save(snapshot);
-  EXPECT_TRUE(same(store.load_latest()->snapshot, snapshot));
+  EXPECT_TRUE(same_snapshot(store.load_latest()->snapshot, snapshot));
   EXPECT_FALSE(fs::exists(folder.path() / "step-00000001" / "statistics.safetensors"));
 }
 
@@ -77,7 +77,7 @@ TEST(Checkpoint, SavingAStepAgainReplacesIt) {
   write_file_atomically(folder.path() / "step-00000007" / "weights.safetensors", "damaged");
   EXPECT_THROW(store.load_latest(), Error);
   store.save(snapshot_of(7));
-  EXPECT_TRUE(same(store.load_latest()->snapshot, snapshot_of(7)));
+  EXPECT_TRUE(same_snapshot(store.load_latest()->snapshot, snapshot_of(7)));
   EXPECT_EQ(store.failure(), std::nullopt);
   EXPECT_THAT(TemporaryFolder::names(folder.path()), ElementsAre("step-00000007"));
 }
@@ -132,11 +132,11 @@ TEST(Checkpoint, FullDiskKeepsTheLastOneAndLeavesNoPart) {
   EXPECT_THAT(failure, HasSubstr("hint: free some space"));
   EXPECT_EQ(store.failure(), std::nullopt);  // said once
   EXPECT_THAT(TemporaryFolder::names(store.folder()), ElementsAre("step-00000001"));
-  EXPECT_TRUE(same(store.load_latest()->snapshot, snapshot_of(1)));
+  EXPECT_TRUE(same_snapshot(store.load_latest()->snapshot, snapshot_of(1)));
 
   ASSERT_TRUE(disk.resize("1m"));  // with space again, saving goes on
   store.save(large);
-  EXPECT_TRUE(same(store.load_latest()->snapshot, large));
+  EXPECT_TRUE(same_snapshot(store.load_latest()->snapshot, large));
   EXPECT_EQ(store.failure(), std::nullopt);
 }
 

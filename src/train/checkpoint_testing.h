@@ -36,7 +36,7 @@ inline bool same_bits(const std::vector<NamedTensor>& a, const std::vector<Named
 }
 
 // The tensors of both must be in name order.
-inline bool same(const Snapshot& a, const Snapshot& b) {
+inline bool same_snapshot(const Snapshot& a, const Snapshot& b) {
   return same_bits(a.weights, b.weights) && same_bits(a.optimizer, b.optimizer) &&
          same_bits(a.statistics, b.statistics) && a.manifest == b.manifest;
 }

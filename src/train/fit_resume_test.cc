@@ -30,7 +30,7 @@ struct Job {
   CheckpointPolicy checkpoints = {};
 };
 
-struct Outcome {
+struct RunOutcome {
   std::string weights;
   std::vector<float> predictions;
   History history;
@@ -43,8 +43,8 @@ struct Outcome {
 class Resume : public FitTest {
  protected:
   // One process: trains until the step `stop_at` of this process, or to the end.
-  Outcome run(const Job& job, const std::string& name, bool resume = false, int lanes = 2,
-              uint64_t stop_at = UINT64_MAX) {
+  RunOutcome run(const Job& job, const std::string& name, bool resume = false, int lanes = 2,
+                 uint64_t stop_at = UINT64_MAX) {
     const data::Dataset data = small_data(kSamples, 1, job.noise),
                         validation =
                             small_data(kSamples + 30, 1, job.noise).skip(kSamples).cached();
@@ -53,7 +53,7 @@ class Resume : public FitTest {
                                 .seed = job.seed,
                                 .lanes = lanes,
                                 .shards = job.shards});
-    Outcome outcome;
+    RunOutcome outcome;
     FitOptions options{.epochs = job.epochs,
                        .batch = job.batch,
                        .accumulate = job.accumulate,
@@ -77,18 +77,18 @@ class Resume : public FitTest {
   }
 
   // A run of several processes, each of which does that many steps, with other lanes each time.
-  Outcome run_in_parts(const Job& job, const std::string& name,
-                       const std::vector<uint64_t>& parts) {
+  RunOutcome run_in_parts(const Job& job, const std::string& name,
+                          const std::vector<uint64_t>& parts) {
     int lanes = 1;
     for (size_t i = 0; i < parts.size(); ++i, lanes = lanes % 3 + 1) {
-      const Outcome part = run(job, name, i > 0, lanes, parts[i]);
+      const RunOutcome part = run(job, name, i > 0, lanes, parts[i]);
       EXPECT_TRUE(part.summary.stopped);
       EXPECT_EQ(part.summary.trained_samples > 0, parts[i] > 0);
     }
     return run(job, name, true, lanes);
   }
 
-  static void expect_same(const Outcome& actual, const Outcome& expected) {
+  static void expect_same(const RunOutcome& actual, const RunOutcome& expected) {
     EXPECT_EQ(actual.weights, expected.weights);
     EXPECT_EQ(actual.predictions, expected.predictions)
         << "running statistics are part of a prediction";
@@ -105,7 +105,7 @@ class Resume : public FitTest {
 
 TEST_F(Resume, AtChosenStepsGivesTheSameBits) {
   const Job job;
-  const Outcome expected = run(job, "whole");
+  const RunOutcome expected = run(job, "whole");
   int index = 0;
   for (const std::vector<uint64_t>& parts : {std::vector<uint64_t>{1},
                                              {kSteps - 1},
@@ -116,7 +116,7 @@ TEST_F(Resume, AtChosenStepsGivesTheSameBits) {
                                              {3, 3, 3},
                                              {kSteps, kSteps}}) {
     SCOPED_TRACE(testing::PrintToString(parts));
-    const Outcome actual = run_in_parts(job, "parts" + std::to_string(index++), parts);
+    const RunOutcome actual = run_in_parts(job, "parts" + std::to_string(index++), parts);
     expect_same(actual, expected);
     EXPECT_THAT(actual.summary.resumed_from, HasSubstr("step-"));
     ASSERT_TRUE(actual.resumed_with);
@@ -128,7 +128,7 @@ TEST_F(Resume, BetweenStepsOfSeveralBatchesGivesTheSameBits) {
   for (const bool cached : {true, false}) {
     const Job job{.accumulate = 2, .cached = cached};
     const std::string name = cached ? "cached" : "read";
-    const Outcome expected = run(job, "whole" + name);
+    const RunOutcome expected = run(job, "whole" + name);
     EXPECT_EQ(expected.summary.steps, 12u);
     for (const std::vector<uint64_t>& parts :
          {std::vector<uint64_t>{1}, {3}, {4}, {5}, {2, 3, 2}, {12}}) {
@@ -147,7 +147,7 @@ TEST_P(ResumeWith, AtRandomStepsGivesTheSameBits) {
       Job job{.optimizer = GetParam(), .model = model, .seed = seed, .cached = seed % 2 == 0};
       job.checkpoints.every_steps = seed == 1 ? 0 : 5;
       const std::string name = std::to_string(seed) + "_" + std::to_string(model.parameter_count());
-      const Outcome expected = run(job, "whole" + name);
+      const RunOutcome expected = run(job, "whole" + name);
       std::mt19937 random(seed);
       std::vector<uint64_t> parts;
       for (uint64_t left = 3 * kSteps; left > 1 && parts.size() < 3; left -= parts.back())
@@ -169,7 +169,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, ResumeWith,
 
 TEST_F(Resume, OfAFinishedRunChangesNothing) {
   const Job job;
-  const Outcome expected = run(job, "run"), again = run(job, "run", true);
+  const RunOutcome expected = run(job, "run"), again = run(job, "run", true);
   expect_same(again, expected);
   EXPECT_EQ(again.summary.trained_samples, 0u);
 }
@@ -177,11 +177,11 @@ TEST_F(Resume, OfAFinishedRunChangesNothing) {
 // The checkpoint at the end of a run lies before step 0 of the next epoch.
 TEST_F(Resume, LengthensARun) {
   Job job{.optimizer = adam(1e-2)};
-  const Outcome expected = run(job, "whole");
+  const RunOutcome expected = run(job, "whole");
   job.epochs = 1;
   run(job, "longer");
   job.epochs = 3;
-  const Outcome actual = run(job, "longer", true);
+  const RunOutcome actual = run(job, "longer", true);
   expect_same(actual, expected);
   EXPECT_EQ(actual.resumed_with->size(), 1u);
 }
@@ -194,7 +194,7 @@ TEST_F(Resume, KeepsTheBestWeightsOfEarlyStopping) {
           .epochs = 30,
           .noise = 4,
           .early_stopping = EarlyStoppingOptions{.patience = 3}};
-  const Outcome expected = run(job, "whole");
+  const RunOutcome expected = run(job, "whole");
   const size_t epochs = expected.history.size();
   ASSERT_LT(epochs, 30u);
   ASSERT_GT(epochs, 3u);
@@ -207,7 +207,7 @@ TEST_F(Resume, KeepsTheBestWeightsOfEarlyStopping) {
 }
 
 TEST_F(Resume, NotesWhenThereIsNothing) {
-  const Outcome fresh = run({}, "fresh"), resumed = run({}, "nothing", true);
+  const RunOutcome fresh = run({}, "fresh"), resumed = run({}, "nothing", true);
   EXPECT_THAT(resumed.notes, ElementsAre(HasSubstr("nothing to resume")));
   expect_same(resumed, fresh);
   EXPECT_EQ(resumed.summary.resumed_from, "");
@@ -246,7 +246,7 @@ TEST_F(Resume, RefusesAnotherModel) {
 // told of already.
 TEST_F(Resume, PassesOverADamagedCheckpoint) {
   Job job;
-  const Outcome expected = run(job, "whole");
+  const RunOutcome expected = run(job, "whole");
   job.checkpoints.every_steps = 6;
   for (const std::string file : {"weights.safetensors", "manifest.json"}) {
     SCOPED_TRACE(file);
@@ -257,7 +257,7 @@ TEST_F(Resume, PassesOverADamagedCheckpoint) {
     std::string bytes = content(newest);
     bytes[bytes.size() / 2] ^= 1;
     std::ofstream(newest, std::ios::binary) << bytes;
-    const Outcome actual = run(job, name, true);
+    const RunOutcome actual = run(job, name, true);
     EXPECT_THAT(actual.notes,
                 Contains(testing::AllOf(HasSubstr("damaged"), HasSubstr("step-00000015"))));
     EXPECT_THAT(actual.summary.resumed_from, HasSubstr("step-00000012"));
@@ -292,11 +292,11 @@ TEST_F(Resume, WithOtherCallbacksGoesOn) {
 }
 
 TEST_F(Resume, WhereNothingCanBeWrittenTrainsOnAndSaysSo) {
-  const Outcome expected = run({}, "whole");
+  const RunOutcome expected = run({}, "whole");
   std::ofstream(folder_ / "blocked") << "a file where the folder should be";
   Job job;
   job.checkpoints.every_steps = 5;
-  const Outcome actual = run(job, "blocked");
+  const RunOutcome actual = run(job, "blocked");
   EXPECT_EQ(actual.weights, expected.weights);
   EXPECT_THAT(actual.notes, Contains(HasSubstr("not saved")));
 }

@@ -9,13 +9,13 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-TrainerOptions options(Optimizer optimizer, NonFinite policy,
-                       LossPtr loss = softmax_cross_entropy()) {
+TrainerOptions policy_options(Optimizer optimizer, NonFinite policy,
+                              LossPtr loss = softmax_cross_entropy()) {
   return {.optimizer = optimizer, .loss = loss, .seed = 3, .lanes = 2, .non_finite = policy};
 }
 
 TEST(NonFinite, StopNamesTheStepAndTheLayer) {
-  Trainer trainer(small_mlp(), options(sgd(1e30), NonFinite::kStop));
+  Trainer trainer(small_mlp(), policy_options(sgd(1e30), NonFinite::kStop));
   const Error error = error_of([&] { trainer.fit(small_data(40).cached(), {.batch = 8}); });
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr("step 2"), HasSubstr("loss"), HasSubstr("layer dense_2")));
@@ -33,7 +33,7 @@ data::Dataset with_third(float value) {
 TEST(NonFinite, StopNamesTheParameterWhoseGradientOverflows) {
   for (const Optimizer& optimizer : {sgd(1e-3), sgd(1e-3, {.clip_norm = 1.0})}) {
     Trainer trainer(Sequential({1}, {dense(1, linear, {.bias = false}), dense(1)}),
-                    options(optimizer, NonFinite::kStop, mean_squared_error()));
+                    policy_options(optimizer, NonFinite::kStop, mean_squared_error()));
     trainer.weights("dense_1.weight")[0] = 1;
     trainer.weights("dense_2.weight")[0] = 1;
     const Error error =
@@ -49,7 +49,7 @@ TEST(NonFinite, StopLeavesTheWeightsOfTheStepBefore) {
   for (const Optimizer& optimizer : {sgd(1e-3), momentum(1e-3), adam(1e-3)}) {
     for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
       for (const int shards : {1, 2}) {
-        TrainerOptions all = options(optimizer, NonFinite::kStop, mean_squared_error());
+        TrainerOptions all = policy_options(optimizer, NonFinite::kStop, mean_squared_error());
         all.precision = precision;
         all.shards = shards;
         Trainer trainer(Sequential({1}, {dense(1, linear, {.bias = false}), dense(1)}), all);
@@ -73,7 +73,7 @@ TEST(NonFinite, SkipLeavesTheWeightsAndCounts) {
   for (const Optimizer& optimizer : {sgd(1e-2), momentum(1e-2), adam(1e-2, {.clip_norm = 1.0})}) {
     for (const float value : {1.5e19f, 1e30f}) {  // the gradient alone, and the loss
       Trainer trainer(Sequential({1}, {dense(1)}),
-                      options(optimizer, NonFinite::kSkip, mean_squared_error()));
+                      policy_options(optimizer, NonFinite::kSkip, mean_squared_error()));
       trainer.weights("dense_1.weight")[0] = 1;
       std::vector<std::string> hashes{trainer.weights_sha256()}, notes;
       const History history = trainer.fit(
@@ -104,9 +104,9 @@ TEST(NonFinite, SkipLeavesTheWeightsAndCounts) {
 TEST(NonFinite, RunWithSkippedStepsIsTheRunWithoutThem) {
   const data::Dataset bad = data::in_memory({1e30f, 0.5f, 1, -1}, {1}, {0, 1, 2, -2});
   Trainer skipping(Sequential({1}, {dense(1)}),
-                   options(adam(1e-2), NonFinite::kSkip, mean_squared_error()));
+                   policy_options(adam(1e-2), NonFinite::kSkip, mean_squared_error()));
   Trainer without(Sequential({1}, {dense(1)}),
-                  options(adam(1e-2), NonFinite::kSkip, mean_squared_error()));
+                  policy_options(adam(1e-2), NonFinite::kSkip, mean_squared_error()));
   skipping.fit(bad, {.batch = 1, .shuffle = false});
   without.fit(bad.skip(1), {.batch = 1, .shuffle = false});
   EXPECT_EQ(skipping.summary().skipped_steps, 1u);
@@ -117,7 +117,7 @@ TEST(NonFinite, SkipLeavesRunningStatistics) {
   const Sequential model({2}, {batch_norm(), dense(1)});
   std::vector<float> features{1, 2, 3, 5, 9, 0, 0, 7};
   const data::Dataset data = data::in_memory(features, {2}, {1, 2, 1e30f, 1});
-  Trainer trainer(model, options(sgd(1e-2), NonFinite::kSkip, mean_squared_error()));
+  Trainer trainer(model, policy_options(sgd(1e-2), NonFinite::kSkip, mean_squared_error()));
   std::vector<std::vector<float>> states;
   trainer.fit(data, {.batch = 2, .shuffle = false, .on_step = [&](const Progress&) {
                        states.push_back(trainer.snapshot());

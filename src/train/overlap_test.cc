@@ -54,7 +54,7 @@ Model gated(std::function<void()> pass) {
                            dense(300, relu), dense(300, tanh), dense(10)});
 }
 
-struct Setting {
+struct WorkerSetting {
   int lanes = 1;
   int shards = 2;
   StepSize step = StepSize::of_batch(12);
@@ -65,7 +65,8 @@ struct Setting {
 class Worker {
  public:
   Worker(
-      World& world, const Setting& setting, std::function<void(Worker&)> pass = [](Worker&) {})
+      World& world, const WorkerSetting& setting,
+      std::function<void(Worker&)> pass = [](Worker&) {})
       : model_(gated([this, pass] { pass(*this); })),
         setting_(setting),
         state_(model_.graph(), optimizer_, 1),
@@ -101,7 +102,7 @@ class Worker {
   };
   const Optimizer optimizer_ = sgd(0.1);
   const Model model_;
-  const Setting setting_;
+  const WorkerSetting setting_;
   TrainState state_;
   Executor executor_;
   AllReduceMessages strategy_;

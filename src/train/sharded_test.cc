@@ -9,7 +9,7 @@
 namespace starling {
 namespace {
 
-TrainerOptions options(const Cluster& cluster, const Optimizer& optimizer, LossPtr loss) {
+TrainerOptions sharded_options(const Cluster& cluster, const Optimizer& optimizer, LossPtr loss) {
   return {.optimizer = optimizer,
           .loss = std::move(loss),
           .lanes = 1,
@@ -23,7 +23,7 @@ TrainerOptions options(const Cluster& cluster, const Optimizer& optimizer, LossP
 TEST(Sharded, ASumThatOverflowsChangesNothing) {
   const data::Dataset data = data::in_memory({1.6e19f, 1.6e19f}, {1}, {0, 0});
   const auto errors = run_workers(2, [&](const std::shared_ptr<World>& world) {
-    TrainerOptions settings = options(Cluster(world), momentum(1e-3), mean_squared_error());
+    TrainerOptions settings = sharded_options(Cluster(world), momentum(1e-3), mean_squared_error());
     settings.shards = 2;
     Trainer trainer(Sequential({1}, {dense(1, linear, {.bias = false})}), settings);
     trainer.weights("dense_1.weight")[0] = 1;
@@ -41,7 +41,7 @@ TEST(Sharded, ASumThatOverflowsChangesNothing) {
 TEST(Sharded, SkippedStepsAreSkippedByAll) {
   const data::Dataset data = data::in_memory({1, 2, 1e30f, -1}, {1}, {1, 2, 0, -2});
   const auto hash_of = [&](const Cluster& cluster) {
-    TrainerOptions settings = options(cluster, adam(1e-3), mean_squared_error());
+    TrainerOptions settings = sharded_options(cluster, adam(1e-3), mean_squared_error());
     settings.shards = 2;
     settings.non_finite = NonFinite::kSkip;
     Trainer trainer(Sequential({1}, {dense(1), dense(1)}), settings);
@@ -62,7 +62,7 @@ TEST(Sharded, TheStateStaysFromOneFitToTheNext) {
       data::synthetic({.samples = 40, .features = {6}, .classes = 3}).cached();
   const auto hash_of = [&](const Cluster& cluster) {
     Trainer trainer(Sequential({6}, {dense(3000, relu), dense(3)}),
-                    options(cluster, adam(1e-2), softmax_cross_entropy()));
+                    sharded_options(cluster, adam(1e-2), softmax_cross_entropy()));
     trainer.fit(data, {.batch = 16});
     trainer.fit(data, {.epochs = 2, .batch = 16});
     return trainer.weights_sha256();
@@ -79,7 +79,8 @@ TEST(Sharded, ReplicasOutOfRangeAreRefused) {
   const data::Dataset data =
       data::synthetic({.samples = 40, .features = {6}, .classes = 3}).cached();
   for (const std::string& error : run_workers(2, [&](const std::shared_ptr<World>& world) {
-         TrainerOptions settings = options(Cluster(world), adam(1e-2), softmax_cross_entropy());
+         TrainerOptions settings =
+             sharded_options(Cluster(world), adam(1e-2), softmax_cross_entropy());
          settings.strategy.replicas = 2;
          Trainer(Sequential({6}, {dense(3)}), settings).fit(data, {.batch = 16});
        })) {
@@ -92,7 +93,8 @@ TEST(Sharded, NoWorkerHasRoomForTheWholeState) {
       data::synthetic({.samples = 40, .features = {6}, .classes = 3}).cached();
   for (const int replicas : {0, 1}) {
     const auto errors = run_workers(4, [&](const std::shared_ptr<World>& world) {
-      TrainerOptions settings = options(Cluster(world), adam(1e-2), softmax_cross_entropy());
+      TrainerOptions settings =
+          sharded_options(Cluster(world), adam(1e-2), softmax_cross_entropy());
       settings.strategy.replicas = replicas;
       Trainer trainer(Sequential({6}, {dense(12000, relu), dense(3)}), settings);
       EXPECT_EQ(trainer.memory().optimizer, 0u) << "before the first fit";

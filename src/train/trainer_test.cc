@@ -10,7 +10,7 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::Not;
 
-TrainerOptions options(Optimizer optimizer = adam(1e-2), uint64_t seed = 1) {
+TrainerOptions trainer_options(Optimizer optimizer = adam(1e-2), uint64_t seed = 1) {
   return {.optimizer = optimizer, .loss = softmax_cross_entropy(), .seed = seed, .lanes = 2};
 }
 
@@ -18,7 +18,8 @@ std::vector<float> copy(std::span<const float> values) { return {values.begin(),
 
 TEST_F(FitTest, SavedWeightsGiveTheSamePredictions) {
   const data::Dataset data = small_data(60).cached();
-  Trainer trained(small_cnn(), options()), loaded(small_cnn(), options(sgd(0.1), 99));
+  Trainer trained(small_cnn(), trainer_options()),
+      loaded(small_cnn(), trainer_options(sgd(0.1), 99));
   trained.fit(data, {.epochs = 2, .batch = 8});
   ASSERT_NE(loaded.predict(data), trained.predict(data));  // and so packs the weights that it has
   trained.save(folder_ / "weights.safetensors");
@@ -30,7 +31,7 @@ TEST_F(FitTest, SavedWeightsGiveTheSamePredictions) {
 
 TEST_F(FitTest, CheckpointCanBeLoadedAsWeights) {
   const data::Dataset data = small_data(60).cached();
-  Trainer trained(small_cnn(), options()), loaded(small_cnn(), options());
+  Trainer trained(small_cnn(), trainer_options()), loaded(small_cnn(), trainer_options());
   trained.fit(data, {.batch = 8, .checkpoints = {.folder = folder_ / "checkpoints"}});
   loaded.load(folder_ / "checkpoints" / "step-00000008");
   EXPECT_EQ(loaded.predict(data), trained.predict(data));
@@ -38,14 +39,16 @@ TEST_F(FitTest, CheckpointCanBeLoadedAsWeights) {
 
 TEST_F(FitTest, WeightsOfAnotherModelAreRefused) {
   const auto path = folder_ / "weights.safetensors";
-  Trainer(Sequential({6, 6, 1}, {flatten(), dense(20, relu), dense(4)}), options()).save(path);
-  Trainer trainer(small_mlp(), options());
+  Trainer(Sequential({6, 6, 1}, {flatten(), dense(20, relu), dense(4)}), trainer_options())
+      .save(path);
+  Trainer trainer(small_mlp(), trainer_options());
   const std::vector<float> before = trainer.snapshot();
   EXPECT_THAT(error_of([&] { trainer.load(path); }).what(),
               AllOf(HasSubstr("dense_"), HasSubstr("20"), HasSubstr("16")));
-  Trainer(Sequential({6, 6, 1}, {flatten(), dense(4)}), options()).save(path);
+  Trainer(Sequential({6, 6, 1}, {flatten(), dense(4)}), trainer_options()).save(path);
   EXPECT_THAT(error_of([&] { trainer.load(path); }).what(), HasSubstr("dense_2"));
-  Trainer(Sequential({6, 6, 1}, {flatten(), dense(16, relu), dense(4), dense(4)}), options())
+  Trainer(Sequential({6, 6, 1}, {flatten(), dense(16, relu), dense(4), dense(4)}),
+          trainer_options())
       .save(path);
   EXPECT_THAT(error_of([&] { trainer.load(path); }).what(), HasSubstr("dense_3"));
   EXPECT_EQ(trainer.snapshot(), before);
@@ -56,11 +59,11 @@ TEST_F(FitTest, WeightsWithoutStatisticsAreRefusedAndChangeNothing) {
   const Sequential plain({6, 6, 1}, {flatten(), dense(4)});
   const Sequential normalised({6, 6, 1},
                               {flatten(), dense(4).named("dense_1"), batch_norm().named("norm")});
-  Trainer trainer(normalised, options(adam(1e-2), 5));
+  Trainer trainer(normalised, trainer_options(adam(1e-2), 5));
   const std::vector<float> before = trainer.snapshot();
-  Trainer(normalised, options(adam(1e-2), 6)).save(path);
-  EXPECT_NO_THROW(Trainer(normalised, options()).load(path));
-  Trainer(plain, options()).save(path);
+  Trainer(normalised, trainer_options(adam(1e-2), 6)).save(path);
+  EXPECT_NO_THROW(Trainer(normalised, trainer_options()).load(path));
+  Trainer(plain, trainer_options()).save(path);
   EXPECT_THROW(trainer.load(path), Error);
   // The same parameters, but the statistics of other layers.
   class Bare : public Operator {
@@ -75,14 +78,14 @@ TEST_F(FitTest, WeightsWithoutStatisticsAreRefusedAndChangeNothing) {
   };
   const Sequential bare({6, 6, 1},
                         {flatten(), dense(4), Layer(std::make_shared<Bare>()).named("norm")});
-  Trainer(bare, options()).save(path);
+  Trainer(bare, trainer_options()).save(path);
   EXPECT_THAT(error_of([&] { trainer.load(path); }).what(), HasSubstr("norm.running_mean"));
   EXPECT_EQ(trainer.snapshot(), before);
   EXPECT_THROW(trainer.load(folder_ / "absent.safetensors"), Error);
 }
 
 TEST(Trainer, WeightsCanBeSet) {
-  Trainer trainer(Sequential({2}, {dense(2)}), options());
+  Trainer trainer(Sequential({2}, {dense(2)}), trainer_options());
   const std::vector<float> weight{1, 2, 3, 4};
   EXPECT_EQ(trainer.parameter_names(),
             (std::vector<std::string>{"dense_1.bias", "dense_1.weight"}));
@@ -96,7 +99,7 @@ TEST(Trainer, WeightsCanBeSet) {
 
 TEST(Trainer, SnapshotsArePutBack) {
   const data::Dataset data = small_data(40).cached();
-  Trainer trainer(small_cnn(), options());
+  Trainer trainer(small_cnn(), trainer_options());
   trainer.fit(data, {.batch = 8});
   const std::vector<float> snapshot = trainer.snapshot(), predictions = trainer.predict(data);
   trainer.fit(data, {.batch = 8});
@@ -115,7 +118,7 @@ TEST(Frozen, LayersStayBitForBit) {
         {6, 6, 1}, {conv2d(8, 3).frozen().named("first"), batch_norm().frozen().named("norm"), relu,
                     conv2d(8, 3).named("second"), relu, flatten(), dense(8).frozen().named("third"),
                     dense(4).named("last")});
-    Trainer trainer(model, options(optimizer));
+    Trainer trainer(model, trainer_options(optimizer));
     std::map<std::string, std::vector<float>> before;
     for (const std::string& name : trainer.parameter_names())
       before[name] = copy(trainer.weights(name));
@@ -131,7 +134,7 @@ TEST(Frozen, ASequenceFreezesAllItHolds) {
   const Sequential model(
       {6, 6, 1},
       {sequence({flatten(), residual({dense(36, relu)})}).named("base").frozen(), dense(4)});
-  Trainer trainer(model, options());
+  Trainer trainer(model, trainer_options());
   std::vector<std::string> moved;
   std::map<std::string, std::vector<float>> before;
   for (const std::string& name : trainer.parameter_names())
@@ -148,8 +151,8 @@ TEST(WeightDecay, TouchesOnlyParametersThatDecay) {
   const data::Dataset data = small_data(8).cached();
   const Sequential model({6, 6, 1}, {conv2d(4, 3), batch_norm(), relu, flatten(), dense(4)});
   constexpr double kRate = 0.25, kDecay = 0.5;
-  Trainer plain(model, options(sgd(kRate))),
-      decayed(model, options(sgd(kRate, {.weight_decay = kDecay})));
+  Trainer plain(model, trainer_options(sgd(kRate))),
+      decayed(model, trainer_options(sgd(kRate, {.weight_decay = kDecay})));
   for (const std::string& name : plain.parameter_names()) {
     for (Trainer* trainer : {&plain, &decayed}) {
       for (float& weight : trainer->weights(name)) weight += 0.125f;  // biases start at zero
@@ -190,7 +193,7 @@ TEST(FunctionalModel, ResidualByHandIsTheResidualLayer) {
   EXPECT_EQ(by_hand.parameter_count(), layers.parameter_count());
   EXPECT_EQ(b.shape(), (Shape{4, 4, 8}));
   const data::Dataset data = small_data(40).cached();
-  Trainer first(layers, options()), second(by_hand, options());
+  Trainer first(layers, trainer_options()), second(by_hand, trainer_options());
   EXPECT_EQ(first.parameter_names(), second.parameter_names());
   first.fit(data, {.epochs = 2, .batch = 8});
   second.fit(data, {.epochs = 2, .batch = 8});
@@ -209,7 +212,7 @@ TEST(FunctionalModel, LeavesOutWhatItsOutputDoesNotNeed) {
   EXPECT_EQ(side.output_shape(), (Shape{3}));
   EXPECT_THAT(side.summary(), AllOf(HasSubstr("unused"), Not(HasSubstr("hidden"))));
 
-  Trainer trainer(model, options());
+  Trainer trainer(model, trainer_options());
   EXPECT_THAT(trainer.parameter_names(), Not(Contains(HasSubstr("unused"))));
   const data::Dataset data = small_data(80).cached();
   const History history = trainer.fit(data, {.epochs = 8, .batch = 8});
@@ -248,7 +251,7 @@ TEST(FunctionalModel, AnOperatorOfOnesOwnTakesTwoValues) {
   const Layer mix = std::make_shared<MixOp>();
   const Symbol gate = dense(16, sigmoid)(flat), value = dense(16)(flat);
   const Symbol mixed = mix.named("gate").frozen()({mix({value, gate}), gate});
-  Trainer trainer(Model(x, dense(4)(mixed)), options());
+  Trainer trainer(Model(x, dense(4)(mixed)), trainer_options());
   EXPECT_THAT(trainer.parameter_names(), testing::IsSupersetOf({"mix_1.c", "gate.c"}));
   const History history = trainer.fit(small_data(80).cached(), {.epochs = 8, .batch = 8});
   EXPECT_LT(history.epochs().back().value("train_loss"),

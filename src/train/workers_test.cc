@@ -17,8 +17,8 @@ class Meddler : public Callback {
   }
 };
 
-std::vector<std::string> train(int workers, uint64_t check_every, int meddling_rank,
-                               std::vector<std::string>& hashes) {
+std::vector<std::string> train_with_meddler(int workers, uint64_t check_every, int meddling_rank,
+                                            std::vector<std::string>& hashes) {
   const data::Dataset data =
       data::synthetic({.samples = 40, .features = {6}, .classes = 3}).cached();
   hashes.resize(static_cast<size_t>(workers));
@@ -39,7 +39,7 @@ std::vector<std::string> train(int workers, uint64_t check_every, int meddling_r
 
 TEST(CheckEvery, SaysNothingWhenAllAreAlike) {
   std::vector<std::string> hashes;
-  for (const std::string& error : train(3, 1, -1, hashes)) EXPECT_EQ(error, "");
+  for (const std::string& error : train_with_meddler(3, 1, -1, hashes)) EXPECT_EQ(error, "");
   EXPECT_EQ(hashes[1], hashes[0]);
   EXPECT_EQ(hashes[2], hashes[0]);
 }
@@ -48,7 +48,7 @@ TEST(CheckEvery, SaysNothingWhenAllAreAlike) {
 TEST(CheckEvery, NamesStepAndWorkerOnAllWorkers) {
   for (const auto& [every, step] : {std::pair<uint64_t, int>{1, 4}, {5, 5}}) {
     std::vector<std::string> hashes;
-    for (const std::string& error : train(3, every, 2, hashes)) {
+    for (const std::string& error : train_with_meddler(3, every, 2, hashes)) {
       EXPECT_EQ(error, "after step " + std::to_string(step) +
                            " the weights of worker 2 are not those of the chief; they were "
                            "compared every " +
