@@ -25,11 +25,15 @@ enum class Balance : uint8_t {
 
 // How workers train together.
 struct StrategyOptions {
-  // "single", "all_reduce" or "sharded"; empty: by the number of workers
+  // "single", "all_reduce", "sharded" or "parameter_server"; empty: by the number of workers
   std::string name = {};
   bool exact = true;    // false: sums over workers may leave the shard tree where that is faster
   bool overlap = true;  // over tcp: gradients leave while the rest of them is computed
   int replicas = 1;     // of "sharded": copies of each worker's optimizer state on another, 0 or 1
+  // Of "parameter_server": when gradients are applied, "sync", "async", "ssp" or "backup".
+  std::string consistency = "sync";
+  int staleness = 3;  // of "ssp": by how many gradients a worker may be ahead of the slowest
+  int backup = 1;     // of "backup": how many gradients a round does not wait for
   Balance balance = Balance::kEven;
   uint64_t min_workers = 1;  // with fewer, the others save and wait for some to join
   uint64_t check_every = 0;  // steps between two comparisons of all workers' weights; 0: never

@@ -117,6 +117,10 @@ struct FitSummary {
   std::vector<WorkerTimes> times;  // by worker, of this call
   std::vector<uint64_t> optimizer_bytes;  // of optimizer state that each worker keeps
   uint64_t rebalances = 0;                // how often shards were placed otherwise, in this call
+  // Where workers train apart, in this call: of how many gradients the weights had missed 0, 1, 2 …
+  // updates when they were applied; and how many came too late.
+  std::vector<uint64_t> staleness;
+  uint64_t dropped_gradients = 0;
   bool stopped = false;                   // by should_stop
   std::string resumed_from;               // the checkpoint's path; empty if none
 };

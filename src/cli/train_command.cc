@@ -41,6 +41,14 @@ void check_strategy(const StrategyJob& strategy, uint64_t workers) {
     throw input_error(fmt::format("strategy \"{}\" has no servers, but strategy.servers = {}",
                                   strategy.name, strategy.servers),
                       "use --strategy parameter_server, or leave --servers away");
+  if (strategy.consistency != "sync" && strategy.name != "parameter_server")
+    throw input_error(fmt::format("strategy \"{}\" with strategy.consistency = \"{}\"",
+                                  strategy.name, strategy.consistency),
+                      "use --strategy parameter_server for it, or leave it away");
+  if (strategy.consistency == "backup" && strategy.backup >= workers)
+    throw input_error(fmt::format("strategy.backup = {} of {} workers: none is left to wait for",
+                                  strategy.backup, workers),
+                      "use fewer than there are workers");
   if (strategy.min_workers > workers)
     throw input_error(
         fmt::format("strategy.min_workers = {}, but there are {} workers to begin with",
@@ -107,6 +115,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .servers = static_cast<int>(job.strategy.servers),
                    .lanes = static_cast<int>(job.lanes),
                    .fabric = job.strategy.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm,
+                   .apart = job.strategy.consistency != "sync",
                    .survive = job.strategy.survive,
                    .respawn = job.strategy.respawn,
                    .min_workers = static_cast<int>(job.strategy.min_workers),

@@ -90,6 +90,7 @@ void visit_fields(Message& m, Visit visit, VisitList visit_list) {
   visit_list(m.losses);
   visit_list(m.ports);
   visit_list(m.servers);
+  visit_list(m.words);
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ struct ControlMessage {
                // can be
     kSuspect,  // worker → launcher: worker `progress` does not answer
     kFault,    // worker → launcher: a planned fault happens to it now, at `time`
+    kStretch,  // chief → launcher: workers train apart now, as `words` say (param/conductor.h)
+    kPushed,   // worker → launcher: a gradient is on all servers
+    kDrain,    // worker → launcher: the stretch is to end soon
+    kOrders,   // launcher → workers: what the conductor says
   };
 
   // Of a worker that was lost; the times are of the host's steady clock, in nanoseconds.
@@ -40,6 +44,7 @@ struct ControlMessage {
   uint64_t step = 0, steps = 0;  // of kBeat: where it is in the run
   int64_t time = 0;
   commit::Message commit;
+  std::vector<uint64_t> words;  // of kStretch, kPushed and kOrders: param/orders_words.h
   // With Prepare: who was lost and how, for a person.
   std::string news;
   std::vector<Loss> losses;

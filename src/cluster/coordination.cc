@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "param/orders_words.h"
+
 namespace starling {
 namespace {
 
@@ -66,13 +68,54 @@ void Coordination::want_change() {
   }
 }
 
-void Coordination::ask_for_pause() {
-  ControlMessage message;
-  message.kind = Kind::kChange;
-  message.commit.view = settled_;
-  for (const int member : members_) {
-    if (const int socket = fd(member); socket >= 0) send_control(socket, message);
+void Coordination::conduct(const ControlMessage& message) {
+  if (message.commit.view != settled_ || coordinator_.view() != settled_) return;
+  if (message.kind == Kind::kStretch) {
+    const std::optional<Stretch> stretch = stretch_of(message.words);
+    if (!stretch) return;
+    conductor_.emplace(*stretch);
+    give(conductor_->begin());
+    const bool wants = !guests_.empty() || !leavers_.empty() || !is_enough();
+    if (wants) give(conductor_->drain());
+  } else if (conductor_ && message.kind == Kind::kPushed) {
+    if (const std::optional<Push> push = push_of(message.words)) give(conductor_->pushed(*push));
+  } else if (conductor_ && message.kind == Kind::kDrain) {
+    give(conductor_->drain());
   }
+}
+
+void Coordination::give(const std::vector<Order>& orders) {
+  if (orders.empty()) return;
+  for (const int member : members_) {
+    ControlMessage message;
+    message.kind = Kind::kOrders;
+    message.commit.view = settled_;
+    message.words = to_words(orders);
+    tell(member, std::move(message));
+  }
+  if (conductor_->is_over()) conductor_.reset();
+}
+
+void Coordination::tell(int worker, ControlMessage message) {
+  Line& line = lines_[static_cast<size_t>(worker)];
+  if (!line.socket) return;
+  line.unsent.push_back(std::move(message));
+  send_unsent(line);
+}
+
+void Coordination::send_unsent(Line& line) {
+  while (!line.unsent.empty() && send_control(line.socket.fd(), line.unsent.front()))
+    line.unsent.pop_front();
+}
+
+void Coordination::ask_for_pause() {
+  for (const int member : members_) {
+    ControlMessage message;
+    message.kind = Kind::kChange;
+    message.commit.view = settled_;
+    tell(member, std::move(message));
+  }
+  if (conductor_) give(conductor_->drain());
 }
 
 // Somebody has paused, and waits for a new view.
@@ -129,8 +172,14 @@ void Coordination::hear(int worker) {
       case Kind::kFault:
         line.fault = message->time;
         continue;
+      case Kind::kStretch:
+      case Kind::kPushed:
+      case Kind::kDrain:
+        conduct(*message);
+        continue;
       case Kind::kBeat:
       case Kind::kChange:
+      case Kind::kOrders:
         break;
     }
     const Clock::time_point now = Clock::now();
@@ -140,6 +189,7 @@ void Coordination::hear(int worker) {
     line.heard = now;
   }
   if (ended) line.socket = Socket();
+  if (line.socket) send_unsent(line);
 }
 
 std::vector<std::pair<int, std::string>> Coordination::find_frozen() {
@@ -233,6 +283,8 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
     message.commit = action.message;
     message.news = news;
     message.losses = losses_;
+    // What was ordered counts; the rest of the stretch is for the next view.
+    if (action.message.kind == commit::Message::Kind::kPrepare) conductor_.reset();
     if (action.message.kind == commit::Message::Kind::kResume) {
       members_ = action.message.members;
       settled_ = action.message.view;
@@ -253,7 +305,7 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
         message.segment = Socket(dup(made->fd()));
       }
     }
-    send_control(lines_[static_cast<size_t>(action.to)].socket.fd(), message);
+    tell(action.to, std::move(message));
   }
   if (made) segment_ = std::move(made);
   const bool resumed = !actions.empty() && settled_ == coordinator_.view();

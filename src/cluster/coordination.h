@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -17,6 +18,7 @@
 #include "cluster/commit.h"
 #include "cluster/control.h"
 #include "fabric/shm/shm_fabric.h"
+#include "param/conductor.h"
 
 namespace starling {
 
@@ -96,9 +98,17 @@ class Coordination {
     uint64_t progress = 0, step = 0, steps = 0;
     int64_t fault = 0;  // when it said that one would happen to it now
     bool ended = false, frozen = false, serves = false;
+    std::deque<ControlMessage> unsent;  // while it does not listen
     uint16_t port = 0;
   };
   using Kind = ControlMessage::Kind;
+
+  // In order, and none is lost, however slowly the worker listens.
+  void tell(int worker, ControlMessage message);
+  static void send_unsent(Line& line);
+  // Of workers that train apart; give() is for all members.
+  void conduct(const ControlMessage& message);
+  void give(const std::vector<Order>& orders);
 
   // Workers join and leave between two steps: all are asked to pause there.
   void want_change();
@@ -127,6 +137,7 @@ class Coordination {
   std::optional<Clock::time_point> paused_;  // in the view that is settled
   bool holds_ = true;                        // while there are too few
   std::optional<Folder> folder_;
+  std::optional<Conductor> conductor_;  // of a stretch in the view that is settled
   // Whom others can't reach, and how many say so, since the first did in the view that is settled.
   std::map<int, int> suspects_;
   std::optional<Clock::time_point> suspected_;

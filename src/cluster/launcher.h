@@ -28,6 +28,7 @@ struct LaunchOptions {
   int servers = 0;  // so many of the workers, the last, are to serve and compute nothing
   int lanes = 0;    // cores for each worker; 0: as many as there are for all
   FabricKind fabric = FabricKind::kShm;
+  bool apart = false;  // each worker has its own state, also through shared memory
   bool survive = false;
   bool respawn = false;                                // a lost worker is replaced by a new one
   int min_workers = 1;                                 // with fewer, the others save and wait …

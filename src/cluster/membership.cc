@@ -2,7 +2,17 @@
 
 #include <poll.h>
 
+#include <iterator>
+#include <utility>
+
+#include "param/orders_words.h"
+
 namespace starling {
+namespace {
+
+constexpr std::chrono::seconds kSendWait{5};
+
+}  // namespace
 
 Membership::Membership(Socket socket)
     : socket_(std::move(socket)), thread_("starling-beat", [this](int quit) { listen(quit); }) {}
@@ -38,6 +48,13 @@ bool Membership::take_messages() {
       wants_change_ = change_in_ == view_;
       continue;
     }
+    if (message->kind == ControlMessage::Kind::kOrders) {
+      auto orders = orders_of(message->words);
+      if (message->commit.view != view_ || !orders) continue;
+      std::move(orders->begin(), orders->end(), std::back_inserter(orders_));
+      if (wake_) wake_();
+      continue;
+    }
     if (message->commit.kind == commit::Message::Kind::kPrepare) {
       prepared_ = std::max(prepared_, message->commit.view);
       interrupted_ = prepared_ > view_;
@@ -63,6 +80,16 @@ void Membership::enter(int64_t view) {
   wants_change_ = change_in_ == view_;
 }
 
+std::vector<Order> Membership::take_orders() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(orders_, {});
+}
+
+void Membership::forget_orders() {
+  const std::lock_guard lock(mutex_);
+  orders_.clear();
+}
+
 std::optional<ControlMessage> Membership::next(Instant deadline) {
   std::unique_lock lock(mutex_);
   arrived_.wait_until(lock, deadline, [&] { return !inbox_.empty() || ended_; });
@@ -72,11 +99,18 @@ std::optional<ControlMessage> Membership::next(Instant deadline) {
   return message;
 }
 
-void Membership::send(ControlMessage message) {
+bool Membership::send(ControlMessage message) {
   message.commit.view = view_;
   message.step = step_.load(std::memory_order_relaxed);
   message.steps = steps_.load(std::memory_order_relaxed);
-  send_control(socket_.fd(), message);
+  const Instant deadline = std::chrono::steady_clock::now() + kSendWait;
+  while (!send_control(socket_.fd(), message)) {  // the launcher has much to read just now
+    pollfd polled{socket_.fd(), POLLOUT, 0};
+    poll(&polled, 1, 10);
+    if ((polled.revents & (POLLERR | POLLHUP)) != 0) return false;
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+  }
+  return true;
 }
 
 void Membership::send(const commit::Message& message) {

@@ -13,6 +13,7 @@
 #include "base/service_thread.h"
 #include "cluster/control.h"
 #include "fabric/fabric.h"
+#include "param/conductor.h"
 
 namespace starling {
 
@@ -44,11 +45,17 @@ class Membership {
   // Whether it waits for others: then it is not the one that is stuck.
   void set_waiting(bool waiting) { waiting_.store(waiting, std::memory_order_relaxed); }
 
+  // What the conductor has said in this view since the last call, or since forget_orders(). All of
+  // it comes before interrupted() becomes true.
+  std::vector<Order> take_orders();
+  void forget_orders();
+
   // What the coordinator said next, of commit.h. Nothing at the deadline, or when the launcher is
   // gone.
   std::optional<ControlMessage> next(Instant deadline);
   void send(const commit::Message& message);
-  void send(ControlMessage message);  // marked with the view and the step
+  // Marked with the view and the step. False when the launcher is gone.
+  bool send(ControlMessage message);
 
  private:
   void listen(int quit);
@@ -61,6 +68,7 @@ class Membership {
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<ControlMessage> inbox_;
+  std::vector<Order> orders_;
   std::function<void()> wake_;
   int64_t view_ = 0, prepared_ = 0, change_in_ = -1;
   bool ended_ = false;

@@ -51,6 +51,7 @@ WorkerPlace WorkerStarter::place(int rank) const {
                     .workers = std::max(options_.workers, rank + 1),
                     .servers = options_.servers,
                     .fabric = options_.fabric,
+                    .apart = options_.apart,
                     .errors = errors_};
   if (segment_) {
     place.descriptor = segment_->fd();

@@ -15,6 +15,7 @@
 #include "base/lost_worker.h"
 #include "base/retired_worker.h"
 #include "fabric/tcp/tcp_fabric.h"
+#include "param/orders_words.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -318,6 +319,22 @@ void World::change() {
             LostWorker("workers were to join or leave, and nobody said how", "start the run again"),
             [](std::span<const int>) { return true; });
 }
+
+void World::begin_stretch(const Stretch& stretch) {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::kStretch;
+  message.words = to_words(stretch);
+  membership_->send(std::move(message));
+}
+
+void World::tell_pushed(const Push& push) {
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::kPushed;
+  message.words = to_words(push);
+  membership_->send(std::move(message));
+}
+
+void World::drain() { membership_->send({.kind = ControlMessage::Kind::kDrain}); }
 
 void World::join() {
   membership_->send({.kind = ControlMessage::Kind::kHere});

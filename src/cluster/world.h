@@ -50,8 +50,10 @@ class World {
   bool serves(int rank) const { return !has_roles() || is_server(rank); }
   bool computes(int rank) const { return !has_roles() || !is_server(rank); }
   int computing() const;  // how many do
-  // Whether all workers share memory.
-  bool shares_memory() const { return place_.descriptor >= 0 && place_.fabric == FabricKind::kShm; }
+  // Whether all workers share one state, in memory that all of them see.
+  bool shares_memory() const {
+    return place_.descriptor >= 0 && place_.fabric == FabricKind::kShm && !place_.apart;
+  }
   std::chrono::nanoseconds timeout() const { return std::chrono::seconds(60); }
 
   // Throws Error when there are fewer shards in a batch than workers.
@@ -160,6 +162,16 @@ class World {
   // Between two units, by all: waits until the launcher has let workers in and out. It decides how
   // long that takes. Throws RetiredWorker in one that is out.
   void change();
+
+  // Workers that train apart (param/conductor.h), between two units: the chief begins the stretch,
+  // and all obey what the conductor says. Requires survives(). drain() asks for its end.
+  void begin_stretch(const Stretch& stretch);
+  std::vector<Order> take_orders() { return membership_->take_orders(); }
+  void forget_orders() { membership_->forget_orders(); }
+  void tell_pushed(const Push& push);
+  void drain();
+  // This worker gets on.
+  void note_progress() { membership_->note_progress(); }
 
   // A worker that was started when the others were under way is a newcomer until it has the state.
   // join() waits to be let in; take_state() for what the donor gives.

@@ -116,6 +116,9 @@ struct StrategyJob {
   bool overlap = true;
   uint64_t replicas = 1;
   uint64_t servers = 0;
+  std::string consistency = "sync";
+  uint64_t staleness = 3;
+  uint64_t backup = 1;
   std::string balance = "even";
   uint64_t check_every = 0;
   bool survive = true;

@@ -196,6 +196,9 @@ TrainerOptions trainer_options(const Job& job) {
                       .exact = job.strategy.exact,
                       .overlap = job.strategy.overlap,
                       .replicas = static_cast<int>(job.strategy.replicas),
+                      .consistency = job.strategy.consistency,
+                      .staleness = static_cast<int>(job.strategy.staleness),
+                      .backup = static_cast<int>(job.strategy.backup),
                       .balance = job.strategy.balance == "speed" ? Balance::kSpeed : Balance::kEven,
                       .min_workers = job.strategy.min_workers,
                       .check_every = job.strategy.check_every};

@@ -16,6 +16,7 @@ constexpr std::string_view kLosses[] = {"softmax_cross_entropy", "binary_cross_e
 constexpr std::string_view kStrategies[] = {"auto", "single", "all_reduce", "sharded",
                                             "parameter_server"};
 constexpr std::string_view kFabrics[] = {"shm", "tcp"};
+constexpr std::string_view kConsistencies[] = {"sync", "async", "ssp", "backup"};
 constexpr std::string_view kBalances[] = {"even", "speed"};
 
 constexpr Range kAtLeastOne{.min = 1};
@@ -288,6 +289,19 @@ void add_run_sections(std::vector<Section>& sections) {
             "a slice.",
             [](Job& j) -> Slot { return &j.strategy.servers; },
             {.max = 64}},
+           {"consistency",
+            "parameter_server: when servers apply the workers' gradients.",
+            [](Job& j) -> Slot { return &j.strategy.consistency; },
+            {},
+            kConsistencies},
+           {"staleness",
+            "ssp: by how many gradients a worker may be ahead of the slowest.",
+            [](Job& j) -> Slot { return &j.strategy.staleness; },
+            {.max = 1e6}},
+           {"backup",
+            "backup: how many gradients of a round are not waited for.",
+            [](Job& j) -> Slot { return &j.strategy.backup; },
+            {.max = 1023}},
            {"balance",
             "How many shards each worker computes: as many, or by its speed.",
             [](Job& j) -> Slot { return &j.strategy.balance; },

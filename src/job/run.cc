@@ -331,6 +331,9 @@ class Run {
     report.strategy = summary.strategy;
     report.workers = world().computing();
     report.servers = world().workers() - report.workers;
+    report.consistency = job_.strategy.consistency;
+    report.staleness = summary.staleness;
+    report.dropped_gradients = summary.dropped_gradients;
     report.lanes = trainer.lanes();
     report.exact = job_.strategy.exact;
     report.bytes_sent = summary.bytes_moved;

@@ -70,6 +70,11 @@ std::string report_to_json(const Report& report) {
   json["strategy"] = report.strategy;
   json["workers"] = report.workers;
   json["servers"] = report.servers;
+  if (report.consistency != "sync") {
+    json["consistency"] = report.consistency;
+    json["staleness"] = report.staleness;
+    json["dropped_gradients"] = report.dropped_gradients;
+  }
   json["lanes"] = report.lanes;
   json["shards"] = report.shards;
   json["micro_batch"] = report.micro_batch;

@@ -14,7 +14,10 @@ struct Report {
   // What was run.
   std::string strategy = "single";
   int workers = 1;
-  int servers = 0;  // beside them, that compute nothing
+  int servers = 0;                   // beside them, that compute nothing
+  std::string consistency = "sync";  // of parameter_server
+  std::vector<uint64_t> staleness;   // gradients by updates that their weights had missed
+  uint64_t dropped_gradients = 0;    // that came too late
   int lanes = 1;
   int shards = 1;
   int micro_batch = 0;

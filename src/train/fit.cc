@@ -69,8 +69,10 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       end_epoch_(impl.epochs_done + options.epochs) {
   if (options.epochs == 0) throw input_error("epochs = 0", "train for 1 epoch or more");
   if (options.validation) impl.check_data(options.validation, "validation");
-  cursor_ = {
-      .epoch = first_epoch_, .step_in_epoch = 0, .sums = no_sums(impl.options.metrics.size())};
+  cursor_ = {.epoch = first_epoch_,
+             .free = SampleRanges({0, train_.size()}),
+             .sums = no_sums(impl.options.metrics.size())};
+  if (trains_apart()) check_apart();
   if (!options.checkpoints.folder.empty() &&
       (impl.world().is_chief() || options.checkpoints.resume)) {
     open_store();
@@ -105,6 +107,7 @@ void FitLoop::follow_world() {
   std::optional<OptimizerState> part;  // of the optimizer state, for this worker
   world.agree("making the strategy", [&] {
     world.pass(FaultPoint::kStrategy);
+    if (trains_apart()) world.forget_orders();
     part.reset();
     if (world.is_donor()) world.give_state(state_for_newcomers());
     if (strategy_) {
@@ -268,7 +271,8 @@ void FitLoop::gather_summary() {
 }
 
 void FitLoop::begin_ledger() {
-  if (cursor_.step_in_epoch == 0) ledger_.begin(cursor_.epoch, train_.size());
+  const bool is_new = cursor_.step_in_epoch == 0 && cursor_.free.size() == train_.size();
+  if (is_new) ledger_.begin(cursor_.epoch, train_.size());
 }
 
 uint64_t FitLoop::steps_per_epoch() const {
@@ -286,6 +290,7 @@ void FitLoop::start_loader() {
 }
 
 bool FitLoop::run_epoch() {
+  if (trains_apart()) return run_epoch_apart();
   const uint64_t steps = steps_per_epoch();
   start_loader();
   impl_.any_executor();  // refreshes packed copies: a callback may have changed the weights
@@ -427,6 +432,7 @@ void FitLoop::finish_epoch() {
 
   ++cursor_.epoch;
   cursor_.step_in_epoch = 0;
+  cursor_.free = SampleRanges({0, train_.size()});
   cursor_.sums = no_sums(names.size());
   begin_ledger();
   for (const CallbackPtr& callback : options_.callbacks) {

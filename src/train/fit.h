@@ -11,6 +11,7 @@
 #include "data/ledger.h"
 #include "data/loader.h"
 #include "observe/stragglers.h"
+#include "param/conductor.h"
 #include "starling/trainer.h"
 #include "strategy/balancer.h"
 #include "strategy/make_strategy.h"
@@ -19,6 +20,8 @@
 #include "train/trainer_impl.h"
 
 namespace starling {
+
+class ParamService;
 
 class FitLoop {
  public:
@@ -33,6 +36,7 @@ class FitLoop {
     uint32_t epoch = 0;          // the one under way, counted over all fits
     uint64_t step_in_epoch = 0;  // steps done in it
     bool ended = false;          // a callback has ended the run
+    SampleRanges free;           // of the epoch, where workers train apart: not trained on yet
     Sums sums;                   // of the epoch so far
   };
 
@@ -56,6 +60,7 @@ class FitLoop {
   void begin();
   void resume();
   void restore(const Snapshot& snapshot, const std::string& where);
+  void restore_free(const Json& manifest);
   Snapshot snapshot() const;
   // Weights, optimizer state and statistics are left out where they are shared.
   std::vector<std::byte> state_for_newcomers() const;
@@ -67,6 +72,21 @@ class FitLoop {
   // Of an optimizer state that is split: to the chief, by all.
   void gather_optimizer_state();
   void save_now();
+  // Where workers train apart (fit_apart.cc).
+  bool trains_apart() const;
+  void check_apart() const;
+  bool run_epoch_apart();  // false: stopped in the middle
+  void run_stretch();
+  std::vector<Order> train_apart();  // what was ordered
+  Stretch make_stretch() const;
+  void work_apart(ParamService& service);
+  // The learning rate of an update of so many samples, when so many of the stretch are done.
+  double rate_apart(uint64_t before, uint64_t samples) const;
+  bool is_save_due_apart(uint64_t updates) const;
+  void account_for(const std::vector<Order>& log);
+  void share_trained();
+  void average_statistics(const std::vector<float>& own);
+
   uint64_t steps_per_epoch() const;
   StepSize step_size() const;  // of the next step
   bool run_epoch();            // false: stopped in the middle
@@ -103,6 +123,8 @@ class FitLoop {
   double shard_seconds_ = 0;  // of this worker, a shard each time, over all full steps
   uint64_t full_steps_ = 0;
   Wishes wishes_;                     // of all workers, for after this step
+  uint64_t gradients_ = 0;            // of this worker, where it trains apart
+  uint64_t updates_saved_ = 0;        // likewise: when the last checkpoint was written
   Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
   uint64_t bytes_before_ = 0;
   data::Loader loader_;

@@ -165,6 +165,10 @@ Snapshot FitLoop::snapshot() const {
   manifest["skipped"] = impl_.state.skipped;
   manifest["epoch"] = cursor_.epoch;
   manifest["step_in_epoch"] = cursor_.step_in_epoch;
+  if (trains_apart()) {
+    Json& free = manifest["free"] = Json::array();
+    for (const SampleRange& range : cursor_.free.ranges()) free.push_back({range.begin, range.end});
+  }
   manifest["ended"] = cursor_.ended;
   manifest["job"] = job_fingerprint();
   Json& sums = manifest["sums"];
@@ -249,6 +253,7 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   impl_.state.skipped = count(manifest, "skipped");
   cursor_.epoch = static_cast<uint32_t>(count(manifest, "epoch"));
   cursor_.step_in_epoch = count(manifest, "step_in_epoch");
+  restore_free(manifest);
   // Without callbacks nothing is left that could have ended it.
   cursor_.ended = manifest.value("ended", false) && !options_.callbacks.empty();
   const Json& sums = manifest.at("sums");
@@ -270,6 +275,27 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   summary.samples_duplicated = count(totals, "duplicated");
   summary.samples_missing = count(totals, "missing");
   summary.skipped_steps = count(totals, "skipped");
+}
+
+// What was not trained on yet, of the epoch under way. Of workers that trained apart it is not what
+// follows a step, but this is the nearest that the others can begin with.
+void FitLoop::restore_free(const Json& manifest) {
+  const uint64_t step_samples = options_.batch * options_.accumulate;
+  cursor_.free = {};
+  if (!manifest.contains("free")) {
+    const uint64_t used = std::min(cursor_.step_in_epoch * step_samples, train_.size());
+    return cursor_.free.add({used, train_.size()});
+  }
+  for (const Json& range : manifest.at("free"))
+    cursor_.free.add({range.at(0).get<uint64_t>(), range.at(1).get<uint64_t>()});
+  const uint64_t used = train_.size() - cursor_.free.size();
+  cursor_.step_in_epoch = used / step_samples;
+  const bool is_prefix = cursor_.free.empty() || cursor_.free.ranges()[0].begin == used;
+  if (trains_apart() || (is_prefix && used % step_samples == 0)) return;
+  note(fmt::format(
+      "the workers had trained apart: epoch {} goes on at step {}, and some of its samples are "
+      "trained on twice or not at all",
+      cursor_.epoch + 1, cursor_.step_in_epoch));
 }
 
 void FitLoop::tell_ledger(const std::string& line) {

@@ -92,6 +92,23 @@ OptimizerState gather_optimizer(World& world, const SplitOptimizer& split) {
   return to;
 }
 
+void spread_slices(World& world, const Ownership& owners, std::span<float> whole) {
+  require_all_slices(world, owners);
+  for (size_t slice = 0; slice < owners.slices(); ++slice) {
+    const Span floats = owners.floats(slice);
+    if (floats.size() == 0) continue;
+    const int from = rank_of(world, *owners.holder(slice, world.members()));
+    const std::span<float> part = whole.subspan(floats.begin, floats.size());
+    for (int to = 0; to < world.workers(); ++to) {
+      if (to == from) continue;
+      World::Handover given{from, to, part.size_bytes()};
+      if (world.rank() == from) given.out = std::as_bytes(std::span<const float>(part));
+      if (world.rank() == to) given.in = std::as_writable_bytes(part);
+      world.hand_over("sharing weights", given);
+    }
+  }
+}
+
 size_t split_optimizer_bytes(const ParameterSpace& space, size_t kinds, int workers, int replicas) {
   std::vector<int> members(static_cast<size_t>(workers));
   std::iota(members.begin(), members.end(), 0);

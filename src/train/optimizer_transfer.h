@@ -28,4 +28,8 @@ OptimizerState gather_optimizer(World& world, const SplitOptimizer& split);
 // The most bytes that one of so many workers keeps.
 size_t split_optimizer_bytes(const ParameterSpace& space, size_t kinds, int workers, int replicas);
 
+// All get the floats of every slice from who has it of those that are there: `whole` is the space,
+// up to date in the slices that this worker keeps. Throws Error when one is lost.
+void spread_slices(World& world, const Ownership& owners, std::span<float> whole);
+
 }  // namespace starling

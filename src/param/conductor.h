@@ -1,0 +1,90 @@
+// Conductor: who of the parameter service does what next. While workers train apart, it hands out
+// samples, hears of gradients that are on all servers, and decides what becomes of them, by a
+// Consistency. What it says is a log of orders that every member obeys in its order, so all servers
+// make the same updates one after another, and a worker that is lent samples gets the weights of
+// one version, from all servers.
+//
+// It is there for one *stretch*: from a moment when all members have the same state to the next.
+// A stretch ends when all samples are used, or it is asked to drain(), and all gradients under way
+// have come. When a member is lost it simply ends: orders that were given count, and samples
+// without one are free again.
+//
+// Pure: no I/O, no clock. One thread.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "param/consistency.h"
+#include "param/sample_ranges.h"
+
+namespace starling {
+
+// A gradient that is on all servers.
+struct Push {
+  int worker = 0;  // by name
+  SampleRange samples;
+  uint64_t version = 0;      // of the weights: how many updates they had seen
+  bool finite = true;        // false: it counts as used, but changes nothing
+  std::vector<double> sums;  // of loss and metrics over the samples
+  bool operator==(const Push&) const = default;
+};
+
+struct Order {
+  enum class Kind : uint8_t {
+    kLend,   // to `worker`, the samples; servers send it the weights as they are now
+    kApply,  // servers make one update of the pushes
+    kDrop,   // servers forget the push of `worker`; its samples are free again
+    kOver,   // the stretch is over
+  };
+  Kind kind = Kind::kOver;
+  int worker = -1;
+  SampleRange samples;       // of kLend
+  std::vector<Push> pushes;  // of kApply, in the order in which they are added
+  bool operator==(const Order&) const = default;
+};
+
+struct Stretch {
+  std::vector<int> workers;  // those that compute, by name
+  SampleRanges free;         // samples of the epoch to be trained on
+  uint64_t lease = 1;        // samples of a gradient
+  uint64_t version = 0;      // updates before this stretch
+  ConsistencyOptions consistency;
+};
+
+class Conductor {
+ public:
+  explicit Conductor(const Stretch& stretch);
+
+  // Orders for the beginning.
+  [[nodiscard]] std::vector<Order> begin();
+  // The worker's gradient of what it was lent is on all servers. `push` has what the worker knows.
+  // One that nobody waits for has no effect.
+  [[nodiscard]] std::vector<Order> pushed(const Push& push);
+  // No more samples are lent.
+  [[nodiscard]] std::vector<Order> drain();
+
+  bool is_over() const { return over_; }
+  uint64_t version() const { return version_; }
+  uint64_t dropped() const { return dropped_; }
+
+ private:
+  void lend();
+  void obey(const Consistency::Fate& fate);
+  std::vector<Order> go_on();
+
+  SampleRanges free_;
+  const uint64_t lease_;
+  const std::unique_ptr<Consistency> consistency_;
+  uint64_t version_;
+  std::vector<int> idle_;            // workers, in the order in which they became so
+  std::map<int, SampleRange> lent_;  // by worker
+  std::map<int, Push> waiting_;      // gradients whose fate is not known
+  bool draining_ = false, over_ = false;
+  uint64_t dropped_ = 0;
+  std::vector<Order> orders_;  // to be given
+};
+
+}  // namespace starling

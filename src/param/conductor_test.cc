@@ -1,0 +1,248 @@
+#include "param/conductor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "error_of.h"
+#include "starling/error.h"
+
+namespace starling {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Order lend(int worker, SampleRange samples) {
+  return {.kind = Order::Kind::kLend, .worker = worker, .samples = samples, .pushes = {}};
+}
+Order apply(std::vector<Push> pushes) {
+  return {.kind = Order::Kind::kApply, .worker = -1, .samples = {}, .pushes = std::move(pushes)};
+}
+Order drop(int worker) {
+  return {.kind = Order::Kind::kDrop, .worker = worker, .samples = {}, .pushes = {}};
+}
+Push push(int worker, SampleRange samples, uint64_t version = 0) {
+  return {.worker = worker, .samples = samples, .version = version, .finite = true, .sums = {}};
+}
+const Order kOver{};
+
+Stretch a_stretch(uint64_t samples, const ConsistencyOptions& consistency, int workers = 2) {
+  Stretch stretch{.workers = {},
+                  .free = SampleRanges({0, samples}),
+                  .lease = 10,
+                  .version = 0,
+                  .consistency = consistency};
+  for (int worker = 0; worker < workers; ++worker) stretch.workers.push_back(worker);
+  return stretch;
+}
+
+TEST(Conductor, AsyncAppliesAsTheyCome) {
+  Conductor conductor(a_stretch(30, {.name = "async"}));
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 10}), lend(1, {10, 20})));
+  const Push first = push(1, {10, 20}), second = push(1, {20, 30}, 1), last = push(0, {0, 10});
+  EXPECT_THAT(conductor.pushed(first), ElementsAre(apply({first}), lend(1, {20, 30})));
+  EXPECT_THAT(conductor.pushed(second), ElementsAre(apply({second})));
+  EXPECT_THAT(conductor.pushed(last), ElementsAre(apply({last}), kOver));
+  EXPECT_EQ(conductor.version(), 3u);
+}
+
+TEST(Conductor, BoundedStalenessHoldsTheFast) {
+  Conductor conductor(a_stretch(100, {.name = "ssp", .staleness = 1}));
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 10}), lend(1, {10, 20})));
+  const Push first = push(1, {10, 20}), second = push(1, {20, 30}), late = push(0, {0, 10});
+  EXPECT_THAT(conductor.pushed(first), ElementsAre(apply({first}), lend(1, {20, 30})));
+  EXPECT_THAT(conductor.pushed(second), ElementsAre(apply({second}))) << "it is 2 ahead";
+  EXPECT_THAT(conductor.pushed(late),
+              ElementsAre(apply({late}), lend(1, {30, 40}), lend(0, {40, 50})));
+}
+
+TEST(Conductor, ARoundWithBackupGoesWithoutTheLast) {
+  Conductor conductor(a_stretch(60, {.name = "backup", .backup = 1}, 3));
+  EXPECT_THAT(conductor.begin(),
+              ElementsAre(lend(0, {0, 10}), lend(1, {10, 20}), lend(2, {20, 30})));
+  const Push a = push(2, {20, 30}), b = push(0, {0, 10}), late = push(1, {10, 20});
+  EXPECT_THAT(conductor.pushed(a), IsEmpty());
+  EXPECT_THAT(conductor.pushed(b),
+              ElementsAre(apply({a, b}), lend(2, {30, 40}), lend(0, {40, 50})));
+  EXPECT_THAT(conductor.pushed(late), ElementsAre(drop(1), lend(1, {10, 20})));
+  EXPECT_EQ(conductor.dropped(), 1u);
+}
+
+TEST(Conductor, TheLastRoundIsMadeOfWhatThereIs) {
+  Conductor conductor(a_stretch(10, {.name = "backup", .backup = 1}, 3));
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 10})));
+  EXPECT_THAT(conductor.pushed(push(0, {0, 10})), ElementsAre(apply({push(0, {0, 10})}), kOver));
+}
+
+TEST(Conductor, DrainsWhenItIsAskedTo) {
+  Conductor conductor(a_stretch(1000, {.name = "backup", .backup = 0}));
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 10}), lend(1, {10, 20})));
+  EXPECT_THAT(conductor.drain(), IsEmpty());
+  EXPECT_THAT(conductor.pushed(push(1, {10, 20})), IsEmpty());
+  EXPECT_THAT(conductor.pushed(push(0, {0, 10})),
+              ElementsAre(apply({push(1, {10, 20}), push(0, {0, 10})}), kOver));
+  EXPECT_THAT(conductor.drain(), IsEmpty());
+}
+
+TEST(Conductor, WithNothingToDoIsOverAtOnce) {
+  EXPECT_THAT(Conductor(a_stretch(0, {.name = "async"})).begin(), ElementsAre(kOver));
+}
+
+TEST(Conductor, IgnoresWhatNobodyWaitsFor) {
+  Conductor conductor(a_stretch(30, {.name = "async"}));
+  static_cast<void>(conductor.begin());
+  EXPECT_THAT(conductor.pushed(push(7, {0, 10})), IsEmpty());
+  EXPECT_THAT(conductor.pushed(push(0, {10, 20})), IsEmpty());
+  EXPECT_THAT(conductor.pushed(push(0, {0, 10})), testing::SizeIs(2));
+  EXPECT_THAT(conductor.pushed(push(0, {0, 10})), IsEmpty()) << "twice";
+}
+
+TEST(Conductor, RefusesWhatMakesNoSense) {
+  const auto error = [](const ConsistencyOptions& options) {
+    return error_of([&] { make_consistency(options, {0, 1}); }).what();
+  };
+  EXPECT_THAT(error({.name = "ssp", .staleness = -1}), HasSubstr("strategy.staleness = -1"));
+  EXPECT_THAT(error({.name = "backup", .backup = -1}), HasSubstr("strategy.backup = -1"));
+  EXPECT_THAT(error({.name = "eventual"}), HasSubstr("eventual"));
+}
+
+// Workers of random speed, stretches that are cut at random, as by a loss, or drained: whatever
+// happens, every sample is used just once, versions are counted, and what the policy promises
+// holds.
+class ManyStretches {
+ public:
+  explicit ManyStretches(uint64_t seed) : random_(seed) {
+    workers_ = 1 + draw(6);
+    samples_ = draw(400);
+    lease_ = 1 + draw(30);
+    const char* const names[] = {"async", "ssp", "backup"};
+    options_ = {.name = names[draw(2)],
+                .staleness = static_cast<int>(draw(4)),
+                .backup = static_cast<int>(draw(3))};
+  }
+
+  void run() {
+    SampleRanges free(SampleRange{0, samples_});
+    used_.assign(samples_, 0);
+    for (int stretches = 0; !free.empty() || stretches == 0; ++stretches) {
+      ASSERT_LT(stretches, 1000);
+      const uint64_t before = free.size();
+      ASSERT_NO_FATAL_FAILURE(run_stretch(free, stretches));
+      ASSERT_LE(free.size(), before);
+      if (draw(3) == 0) workers_ = 1 + draw(6);  // others are there now
+    }
+    EXPECT_TRUE(std::all_of(used_.begin(), used_.end(), [](int times) { return times == 1; }));
+    EXPECT_EQ(version_, updates_);
+  }
+
+ private:
+  uint64_t draw(uint64_t most) { return random_() % (most + 1); }
+
+  void run_stretch(SampleRanges& free, int stretches) {
+    std::vector<int> names;
+    for (uint64_t i = 0; i < workers_; ++i) names.push_back(static_cast<int>(10 * i + draw(9)));
+    Conductor conductor({.workers = names,
+                         .free = free,
+                         .lease = lease_,
+                         .version = version_,
+                         .consistency = options_});
+    lent_.clear();
+    clocks_.clear();
+    for (const int name : names) clocks_[name] = 0;
+    // A cut may come again and again, but not for ever.
+    const uint64_t cut = stretches < 20 ? draw(60) : 1'000'000, drained = draw(200);
+    bool over = false;
+    const auto obey = [&](const std::vector<Order>& orders) {
+      for (const Order& order : orders) {
+        ASSERT_FALSE(over) << "nothing comes after the end";
+        ASSERT_NO_FATAL_FAILURE(take(order, free));
+        over = order.kind == Order::Kind::kOver;
+      }
+    };
+    ASSERT_NO_FATAL_FAILURE(obey(conductor.begin()));
+    for (uint64_t event = 0; !over && event < cut; ++event) {
+      if (event == drained) {
+        ASSERT_NO_FATAL_FAILURE(obey(conductor.drain()));
+      }
+      if (over) break;
+      ASSERT_FALSE(lent_.empty()) << "nobody works, and it is not over";
+      const auto next = std::next(lent_.begin(), static_cast<long>(draw(lent_.size() - 1)));
+      Push push{.worker = next->first,
+                .samples = next->second.samples,
+                .version = next->second.version,
+                .finite = true,
+                .sums = {}};
+      lent_.erase(next);
+      ASSERT_NO_FATAL_FAILURE(obey(conductor.pushed(push)));
+    }
+    EXPECT_EQ(conductor.is_over(), over);
+    if (over) {
+      EXPECT_TRUE(lent_.empty());
+    }
+    version_ = conductor.version();
+  }
+
+  void take(const Order& order, SampleRanges& free) {
+    switch (order.kind) {
+      case Order::Kind::kLend:
+        ASSERT_LE(order.samples.size(), lease_);
+        ASSERT_GT(order.samples.size(), 0u);
+        ASSERT_TRUE(lent_.emplace(order.worker, Lent{order.samples, updates_}).second);
+        break;
+      case Order::Kind::kApply:
+        ASSERT_FALSE(order.pushes.empty());
+        for (const Push& push : order.pushes) {
+          for (uint64_t place = push.samples.begin; place < push.samples.end; ++place)
+            ++used_[place];
+          free.remove(push.samples);
+          ++clocks_[push.worker];
+          if (options_.name == "backup") {
+            EXPECT_EQ(push.version, updates_) << "of another round";
+          }
+        }
+        if (options_.name == "ssp") {
+          const auto [least, most] = std::minmax_element(
+              clocks_.begin(), clocks_.end(),
+              [](const auto& one, const auto& other) { return one.second < other.second; });
+          EXPECT_LE(most->second - least->second, options_.staleness + 1);
+        }
+        if (options_.name != "backup") {
+          EXPECT_EQ(order.pushes.size(), 1u);
+        }
+        ++updates_;
+        break;
+      case Order::Kind::kDrop:
+        EXPECT_EQ(options_.name, "backup");
+        break;
+      case Order::Kind::kOver:
+        break;
+    }
+  }
+
+  struct Lent {
+    SampleRange samples;
+    uint64_t version;
+  };
+  std::mt19937_64 random_;
+  uint64_t workers_, samples_, lease_;
+  ConsistencyOptions options_;
+  std::vector<int> used_;
+  uint64_t version_ = 0, updates_ = 0;
+  std::map<int, Lent> lent_;
+  std::map<int, int64_t> clocks_;
+};
+
+TEST(Conductor, UsesEverySampleOnceWhateverHappens) {
+  for (uint64_t seed = 0; seed < 10'000; ++seed) {
+    SCOPED_TRACE(seed);
+    ManyStretches(seed).run();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace starling

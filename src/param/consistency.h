@@ -1,0 +1,50 @@
+// Consistency: when a worker of the parameter service may begin another gradient, and what becomes
+// of one that has come. One class for each policy; docs/parameter_service.md says when to use
+// which.
+//
+// Pure: told what happened, it answers. Workers are meant by name.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace starling {
+
+struct ConsistencyOptions {
+  std::string name = "async";  // "async", "ssp" or "backup"
+  int staleness = 3;           // of ssp: by how many gradients a worker may be ahead of the slowest
+  int backup = 1;              // of backup: how many gradients a round does not wait for
+};
+
+class Consistency {
+ public:
+  virtual ~Consistency() = default;
+
+  // Whether the worker, which has nothing to do, may begin a gradient.
+  virtual bool may_begin(int worker) const = 0;
+  // It does.
+  virtual void begin(int worker) = 0;
+
+  // What becomes of gradients that have come, by worker.
+  struct Fate {
+    std::vector<int> applied;  // make the next update together; empty: there is none yet
+    std::vector<int> dropped;  // came too late
+  };
+  // The gradient of a worker has come.
+  virtual Fate arrive(int worker) = 0;
+  // No samples are left to begin a gradient with: what waits for others need not, if they have none
+  // under way.
+  virtual Fate run_dry() { return {}; }
+
+  // How many gradients make an update.
+  virtual int together() const { return 1; }
+};
+
+// For these workers. Throws Error for a name that is not known and numbers that make no sense.
+std::unique_ptr<Consistency> make_consistency(const ConsistencyOptions& options,
+                                              const std::vector<int>& workers);
+
+}  // namespace starling

@@ -1,0 +1,57 @@
+#include "param/kept_slice.h"
+
+#include <algorithm>
+#include <array>
+
+namespace starling {
+namespace {
+
+size_t offset_of(const ParameterSpace& space, size_t block) {
+  return block < space.blocks().size() ? space.blocks()[block].offset : space.total_floats();
+}
+
+}  // namespace
+
+KeptSlice::KeptSlice(const ParameterSpace& space, size_t first, size_t last,
+                     std::span<const float> weights, StateAt state)
+    : space_(space),
+      first_(first),
+      last_(last),
+      offset_(offset_of(space, first)),
+      state_(std::move(state)),
+      weights_(offset_of(space, last) - offset_) {
+  std::copy_n(weights.begin() + static_cast<std::ptrdiff_t>(offset_), weights_.size(),
+              weights_.data());
+}
+
+std::span<float> KeptSlice::room_for(int worker) {
+  Buffer<float>& room = rooms_[worker];
+  if (room.size() != weights_.size()) room = Buffer<float>(weights_.size());
+  return room.span();
+}
+
+void KeptSlice::apply(std::span<const Part> parts, const UpdateSettings& settings, size_t states) {
+  double samples = 0;
+  for (const Part& part : parts) samples += part.samples;
+  alignas(kAlignment) std::array<float, kBlockElements> mean;
+  for (size_t b = first_; b < last_; ++b) {
+    const Block& block = space_.blocks()[b];
+    const size_t at = block.offset - offset_;
+    const float* gradient = room_for(parts[0].worker).data() + at;
+    if (parts.size() > 1) {
+      mean.fill(0);
+      for (const Part& part : parts) {
+        const float* const own = room_for(part.worker).data() + at;
+        const auto share = static_cast<float>(part.samples / samples);
+        for (size_t i = 0; i < block.size; ++i) mean[i] += share * own[i];
+      }
+      gradient = mean.data();
+    }
+    std::array<float*, kMaxStates> state{};
+    for (size_t kind = 0; kind < states; ++kind) state[kind] = state_(kind, block.offset);
+    static_cast<void>(update_block(settings, space_.slices()[block.slice].decay, gradient,
+                                   block.size, weights_.data() + at, state.data()));
+  }
+}
+
+}  // namespace starling

@@ -1,0 +1,261 @@
+// How FitLoop trains where workers go on by themselves, through the parameter service. An epoch is
+// made of stretches (param/conductor.h). Between them all have the same state, as between two steps
+// of the other strategies: there workers join and leave, and checkpoints are written.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/lost_worker.h"
+#include "starling/error.h"
+#include "strategy/param_service.h"
+#include "train/fit.h"
+#include "train/lease_step.h"
+#include "train/optimizer_transfer.h"
+
+namespace starling {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+bool is_adaptive(OptimizerKind kind) {
+  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
+}
+
+}  // namespace
+
+bool FitLoop::trains_apart() const {
+  const StrategyOptions& strategy = impl_.options.strategy;
+  return strategy.name == "parameter_server" && strategy.consistency != "sync";
+}
+
+void FitLoop::check_apart() const {
+  if (!impl_.world().survives() || impl_.world().shares_memory()) {
+    throw input_error(fmt::format("strategy.consistency = \"{}\" needs a launcher that coordinates",
+                                  impl_.options.strategy.consistency),
+                      "use `starling train`, with strategy.survive = true");
+  }
+  if (options_.accumulate > 1) {
+    throw input_error(fmt::format("training.accumulate = {} with strategy.consistency = \"{}\"",
+                                  options_.accumulate, impl_.options.strategy.consistency),
+                      "use accumulate = 1: every gradient is an update, or a part of one");
+  }
+}
+
+bool FitLoop::run_epoch_apart() {
+  epoch_begin_ = Clock::now();
+  epoch_seconds_ = 0;
+  epoch_samples_ = 0;
+  while (!cursor_.free.empty()) {
+    run_stretch();
+    if (impl_.summary.stopped) return false;
+  }
+  return true;
+}
+
+Stretch FitLoop::make_stretch() const {
+  const World& world = impl_.world();
+  const StrategyOptions& strategy = impl_.options.strategy;
+  Stretch stretch{.workers = {},
+                  .free = cursor_.free,
+                  .lease = 1,
+                  .version = impl_.state.step,
+                  .consistency = {strategy.consistency, strategy.staleness, strategy.backup}};
+  for (int rank = 0; rank < world.workers(); ++rank) {
+    if (world.computes(rank)) stretch.workers.push_back(world.name_of(rank));
+  }
+  // A round of all gradients that are waited for has the samples of a batch.
+  const auto workers = static_cast<uint64_t>(world.computing());
+  const int together = make_consistency(stretch.consistency, stretch.workers)->together();
+  const uint64_t round = together > 1 ? static_cast<uint64_t>(together) : workers;
+  stretch.lease = std::max<uint64_t>(1, options_.batch / round);
+  return stretch;
+}
+
+double FitLoop::rate_apart(uint64_t before, uint64_t samples) const {
+  const uint64_t done = (cursor_.epoch - first_epoch_) * train_.size() +
+                        (train_.size() - cursor_.free.size()) + before;
+  const double share = static_cast<double>(samples) / static_cast<double>(options_.batch);
+  const Optimizer& optimizer = impl_.options.optimizer;
+  const double factor = is_adaptive(optimizer.kind) ? std::sqrt(share) : share;
+  return factor *
+         rate(optimizer, done / options_.batch, (end_epoch_ - first_epoch_) * steps_per_epoch());
+}
+
+// Two units, and what happens between them: everybody makes the strategy, and shares what was
+// trained, whatever becomes of the stretch.
+void FitLoop::run_stretch() {
+  World& world = impl_.world();
+  const auto begin = Clock::now();
+  follow_world();
+  // If the view has changed since, no gradient can have come to all who keep slices here. Others
+  // may have gone on for a moment.
+  account_for(strategy_view_ == world.view() ? train_apart() : world.take_orders());
+  share_trained();
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  epoch_seconds_ += seconds;
+  impl_.summary.training_seconds += seconds;
+  impl_.summary.stopped = wishes_.stop;
+  if (impl_.summary.stopped) return;
+  save_if_due();
+  if (wishes_.save || wishes_.change) updates_saved_ = impl_.summary.steps;
+  if (!wishes_.change) return;
+  change_workers();
+  follow_world();
+}
+
+std::vector<Order> FitLoop::train_apart() {
+  World& world = impl_.world();
+  TrainState& state = impl_.state;
+  ParamService service(
+      world,
+      {.space = &state.space,
+       .owners = &state.owners(),
+       .optimizer = &impl_.options.optimizer,
+       .state = [&](size_t kind, size_t offset) { return state.optimizer.at(kind, offset); },
+       .rate = [&](uint64_t before, uint64_t samples) { return rate_apart(before, samples); },
+       .version = state.step},
+      state.weights.span());
+  if (world.is_chief()) world.begin_stretch(make_stretch());
+  if (world.computes(world.rank())) work_apart(service);
+  if (const Status ended = service.finish(); !ended) {
+    const std::string what =
+        fmt::format("parameter_server update {}, worker {}: {}", service.version() + 1,
+                    world.rank(), ended.failure().message);
+    world.reform(
+        LostWorker(what, "--resume goes on from the last checkpoint", ended.failure().peer),
+        [](std::span<const int>) { return false; });
+  }
+  service.settle();
+  return service.log();
+}
+
+void FitLoop::work_apart(ParamService& service) {
+  World& world = impl_.world();
+  LeaseStep step(executor_, impl_.state, impl_.options.optimizer, impl_.options.non_finite);
+  std::optional<Permutation> order;
+  if (options_.shuffle) order.emplace(train_.size(), impl_.options.seed, cursor_.epoch);
+  std::vector<uint64_t> ids;
+  bool asked = false;
+  uint64_t own = 0;  // gradients in this stretch
+  const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();
+  while (const std::optional<ParamService::Lease> lease = service.next()) {
+    const auto begin = Clock::now();
+    ++gradients_;
+    world.set_step(gradients_, std::max(total, gradients_));
+    world.pass(FaultPoint::kStep);
+    ids.clear();
+    for (uint64_t at = lease->samples.begin; at < lease->samples.end; ++at)
+      ids.push_back(order ? (*order)(at) : at);
+    const LeaseStep::Result result = step.run(ids, reader_, cursor_.epoch);
+    world.slow_down(std::chrono::duration<double>(Clock::now() - begin).count());
+    world.pass(FaultPoint::kGradient);
+    Push push{.worker = world.name(),
+              .samples = lease->samples,
+              .version = lease->version,
+              .finite = result.finite,
+              .sums = {result.sums->loss}};
+    push.sums.insert(push.sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
+    service.push(result.gradient, push);
+    world.note_progress();
+    // The others have about as many.
+    const uint64_t updates = impl_.summary.steps + ++own * static_cast<uint64_t>(world.computing());
+    const bool stop = options_.should_stop && options_.should_stop();
+    if (!asked && (stop || is_save_due_apart(updates))) {
+      world.drain();
+      asked = true;
+    }
+  }
+}
+
+bool FitLoop::is_save_due_apart(uint64_t updates) const {
+  const uint64_t every = options_.checkpoints.every_steps;
+  // Not at a number of steps, but when there are so many new ones.
+  return is_save_due(every > 0 && updates >= updates_saved_ + every ? every : every + 1);
+}
+
+void FitLoop::account_for(const std::vector<Order>& log) {
+  std::optional<Permutation> order;
+  if (options_.shuffle) order.emplace(train_.size(), impl_.options.seed, cursor_.epoch);
+  std::vector<uint64_t> ids;
+  FitSummary& summary = impl_.summary;
+  for (const Order& one : log) {
+    if (one.kind == Order::Kind::kDrop) ++summary.dropped_gradients;
+    if (one.kind != Order::Kind::kApply) continue;
+    for (const Push& push : one.pushes) {
+      const uint64_t missed = impl_.state.step - push.version;
+      if (summary.staleness.size() <= missed) summary.staleness.resize(missed + 1);
+      ++summary.staleness[missed];
+      cursor_.free.remove(push.samples);
+      ids.clear();
+      for (uint64_t at = push.samples.begin; at < push.samples.end; ++at)
+        ids.push_back(order ? (*order)(at) : at);
+      ledger_.mark(ids);
+      summary.samples += ids.size();
+      summary.trained_samples += ids.size();
+      epoch_samples_ += ids.size();
+      if (!push.finite) {
+        ++summary.skipped_steps;
+        continue;
+      }
+      cursor_.sums.samples += static_cast<int64_t>(ids.size());
+      cursor_.sums.loss += push.sums.at(0);
+      for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m)
+        cursor_.sums.metrics[m] += push.sums.at(1 + m);
+    }
+    ++impl_.state.step;
+    ++summary.steps;
+  }
+  cursor_.step_in_epoch = (train_.size() - cursor_.free.size()) / options_.batch;
+}
+
+// All get the weights as the servers have them, and learn what any of them wants.
+void FitLoop::share_trained() {
+  World& world = impl_.world();
+  const bool change = world.wants_change();
+  const Wishes own{.stop = options_.should_stop && options_.should_stop(),
+                   .change = change,
+                   .wait = change && static_cast<uint64_t>(world.computing()) <
+                                         impl_.options.strategy.min_workers,
+                   .save = is_save_due_apart(impl_.summary.steps)};
+  const std::vector<float> statistics(impl_.state.statistics.span().begin(),
+                                      impl_.state.statistics.span().end());
+  world.agree("sharing what was trained", [&] {
+    spread_slices(world, impl_.state.owners(), impl_.state.weights.span());
+    const auto count = static_cast<size_t>(world.workers());
+    const auto rank = static_cast<size_t>(world.rank());
+    std::vector<Wishes> all(count);
+    std::vector<size_t> cuts;
+    all[rank] = own;
+    for (size_t r = 0; r <= count; ++r) cuts.push_back(r * sizeof(Wishes));
+    world.all_gather("wishes", std::as_writable_bytes(std::span(all)), cuts);
+    wishes_ = {};
+    for (const Wishes& wishes : all) wishes_.add(wishes);
+    average_statistics(statistics);
+  });
+  impl_.weights_changed();
+  impl_.any_executor();
+}
+
+// Of those that have computed: each has seen the moments of its own gradients.
+void FitLoop::average_statistics(const std::vector<float>& own) {
+  World& world = impl_.world();
+  if (own.empty()) return;
+  const auto count = static_cast<size_t>(world.workers());
+  std::vector<float> all(count * own.size());
+  std::copy(
+      own.begin(), own.end(),
+      all.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(world.rank()) * own.size()));
+  std::vector<size_t> cuts;
+  for (size_t r = 0; r <= count; ++r) cuts.push_back(r * own.size() * sizeof(float));
+  world.all_gather("statistics", std::as_writable_bytes(std::span(all)), std::move(cuts));
+  for (size_t i = 0; i < own.size(); ++i) {
+    double sum = 0;
+    for (int r = 0; r < world.workers(); ++r) {
+      if (world.computes(r))
+        sum += static_cast<double>(all[static_cast<size_t>(r) * own.size() + i]);
+    }
+    impl_.state.statistics.data()[i] = static_cast<float>(sum / world.computing());
+  }
+}
+
+}  // namespace starling

@@ -1,0 +1,188 @@
+// `parameter_server` whose workers go on by themselves: asynchronous, with bounded staleness, and
+// with backup workers. Real processes that are slowed, killed, frozen, added and retired; every
+// sample is trained on just once, and the model learns.
+#include "seeds.h"
+#include "workers_testing.h"
+
+namespace starling {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+struct Way {
+  const char* consistency;
+  const char* fabric;
+  int servers;
+};
+
+class WorkersApart : public WorkersTest, public testing::WithParamInterface<Way> {
+ protected:
+  static constexpr int kWorkers = 3, kEpochs = 4, kSamplesApart = 1000, kEndless = 1'000'000;
+
+  void SetUp() override {
+    WorkersTest::SetUp();
+    write_mlp_job();
+  }
+
+  static Words apart(const Way& way, int epochs, const Words& more = {}) {
+    Words words = {"train",
+                   "mlp.toml",
+                   "--no-progress",
+                   "--strategy",
+                   "parameter_server",
+                   "--workers",
+                   fmt::format("{}", kWorkers),
+                   "--lanes",
+                   "1",
+                   "--servers",
+                   fmt::format("{}", way.servers),
+                   "--set",
+                   fmt::format("strategy.fabric={}", way.fabric),
+                   "--set",
+                   fmt::format("strategy.consistency={}", way.consistency),
+                   "--set",
+                   fmt::format("training.epochs={}", epochs),
+                   "--set",
+                   fmt::format("data.samples={}", kSamplesApart),
+                   "--set",
+                   "data.test_samples=300"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  // Until the run is well under way.
+  void await_training(const std::string& run) const {
+    const auto end = Process::Clock::now() + kSoon;
+    while (Process::Clock::now() < end) {
+      const Ended ended = this->run({"status", run, "--json"});
+      if (ended.code == 0 && parse_json(ended.output).at("step") > 20) return;
+    }
+    ADD_FAILURE() << run << " never got under way";
+  }
+
+  // All samples of all epochs, each once.
+  void expect_each_once(const std::string& run, int epochs) const {
+    const Json found = report(run);
+    EXPECT_EQ(found.at("samples_unique"), epochs * kSamplesApart);
+    EXPECT_EQ(found.at("samples_duplicated"), 0);
+    EXPECT_EQ(found.at("samples_missing"), 0);
+    EXPECT_EQ(count(read(run + "/ledger.jsonl"), "\n"), epochs);
+    expect_nothing_left({});
+  }
+  // And what is learnt from so few.
+  void expect_trained(const std::string& run) const {
+    expect_each_once(run, kEpochs);
+    EXPECT_GT(report(run).at("test_accuracy"), 0.6);
+  }
+};
+
+TEST_P(WorkersApart, EverySampleOnceAndItLearns) {
+  done(apart(GetParam(), kEpochs, {"--run-dir", "run"}));
+  expect_trained("run");
+  const Json found = report("run");
+  EXPECT_EQ(found.at("workers"), kWorkers);
+  EXPECT_EQ(found.at("servers"), GetParam().servers);
+  EXPECT_GT(found.at("bytes_sent"), 0);
+  EXPECT_EQ(found.at("consistency"), GetParam().consistency);
+  uint64_t gradients = 0;
+  for (const Json& number : found.at("staleness")) gradients += number.get<uint64_t>();
+  EXPECT_GE(gradients, uint64_t{kEpochs} * kSamplesApart / 40);
+  if (GetParam().consistency == std::string("backup")) {
+    EXPECT_EQ(found.at("staleness").size(), 1u) << "a round has one version";
+  }
+}
+
+TEST_P(WorkersApart, KillsAndFreezesAreSurvived) {
+  for (uint64_t seed = 0; seed < seed_count(2); ++seed) {
+    const std::string run = fmt::format("seed{}", seed);
+    SCOPED_TRACE(run);
+    done(apart(GetParam(), kEpochs,
+               {"--run-dir", run, "--faults", fmt::format("{}", seed), "--set",
+                "strategy.heartbeat_limit=1"}));
+    expect_trained(run);
+  }
+}
+
+TEST_P(WorkersApart, AnybodyMayBeLost) {
+  for (int victim = 0; victim < kWorkers + GetParam().servers; ++victim) {
+    const std::string run = fmt::format("lost{}", victim);
+    SCOPED_TRACE(run);
+    Process process = start(apart(GetParam(), kEndless, {"--run-dir", run}));
+    await_training(run);
+    auto workers = wait_for_workers(process, static_cast<size_t>(kWorkers + GetParam().servers));
+    workers.at(victim).signal(SIGKILL);
+    ASSERT_TRUE(process.wait_for_line(fmt::format("worker {} was lost", victim)))
+        << process.error();
+    done({"stop", run});
+    EXPECT_EQ(process.wait(), 75) << process.error();
+    const int epoch = static_cast<int>(report(run).at("epochs")) + 1;
+    done(apart(GetParam(), epoch, {"--run-dir", run, "--resume"}));
+    expect_each_once(run, epoch);
+  }
+}
+
+TEST_P(WorkersApart, WorkersJoinAndLeave) {
+  Process process = start(apart(GetParam(), kEndless, {"--run-dir", "run"}));
+  await_training("run");
+  EXPECT_THAT(done({"join", "run"}).output, HasSubstr("the run has 4 workers now"));
+  EXPECT_THAT(done({"leave", "run", "--worker", "0"}).output,
+              HasSubstr("the run has 3 workers now"));
+  EXPECT_THAT(done({"leave", "run", "--worker", "1"}).output,
+              HasSubstr("the run has 2 workers now"));
+  done({"stop", "run"});
+  EXPECT_EQ(process.wait(), 75) << process.error();
+  EXPECT_EQ(report("run").at("workers"), 2);
+  const int epoch = static_cast<int>(report("run").at("epochs")) + 1;
+  // Every strategy goes on from what it saved.
+  done({"train", "mlp.toml", "--no-progress", "--run-dir", "run", "--resume", "--set",
+        fmt::format("training.epochs={}", epoch), "--set",
+        fmt::format("data.samples={}", kSamplesApart), "--set", "data.test_samples=300"});
+  EXPECT_EQ(report("run").at("strategy"), "single");
+  expect_nothing_left({});
+}
+
+TEST_P(WorkersApart, AGradientThatIsNotFiniteEndsTheRunOnce) {
+  const std::string error = refused(
+      1, apart(GetParam(), kEpochs, {"--run-dir", "run", "--set", "optimizer.learning_rate=1e30"}));
+  EXPECT_THAT(error, HasSubstr("is not finite"));
+  expect_told_once(error);
+  expect_nothing_left({});
+}
+
+std::string way_name(const testing::TestParamInfo<Way>& info) {
+  return fmt::format("{}_{}{}", info.param.consistency, info.param.fabric, info.param.servers);
+}
+INSTANTIATE_TEST_SUITE_P(All, WorkersApart,
+                         testing::Values(Way{"async", "shm", 0}, Way{"async", "tcp", 2},
+                                         Way{"ssp", "tcp", 0}, Way{"ssp", "shm", 1},
+                                         Way{"backup", "shm", 2}, Way{"backup", "tcp", 0}),
+                         way_name);
+
+class WorkersApartInput : public WorkersTest {};
+
+TEST_F(WorkersApartInput, WhatMakesNoSenseIsRefused) {
+  write_mlp_job();
+  const auto error = [&](const Words& more) {
+    Words words = {"train", "mlp.toml", "--workers", "2", "--lanes", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return refused(2, words);
+  };
+  EXPECT_THAT(error({"--set", "strategy.consistency=async"}),
+              HasSubstr("--strategy parameter_server"));
+  EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=eventual"}),
+              AllOf(HasSubstr("sync"), HasSubstr("backup")));
+  EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=backup",
+                     "--set", "strategy.backup=2"}),
+              HasSubstr("strategy.backup = 2 of 2 workers"));
+  EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=async",
+                     "--set", "training.accumulate=2"}),
+              HasSubstr("training.accumulate"));
+  EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=async",
+                     "--set", "strategy.survive=false"}),
+              HasSubstr("strategy.survive = true"));
+}
+
+}  // namespace
+}  // namespace starling
