@@ -61,10 +61,7 @@ class WorkersServers : public WorkersTest {
     words.insert(words.end(), more.begin(), more.end());
     done(train("mlp.toml", run, words));
     expect_as_alone(run);
-    size_t lost = 0;
-    const Json recoveries = report(run).at("recoveries");
-    for (const Json& recovery : recoveries) lost += recovery.at("lost").size();
-    EXPECT_EQ(lost, kills.size());
+    EXPECT_EQ(lost_in(run), kills.size());
   }
 };
 

@@ -266,7 +266,7 @@ TEST_F(WorkersSharded, OneMayBeLostAfterAnother) {
     settings.insert(settings.end(), {"--faults", "faults.toml"});
     train("mlp.toml", run, several_blocks(), settings);
     EXPECT_EQ(hash(run), hash("alone"));
-    EXPECT_EQ(report(run).at("recoveries").size(), 2u);
+    EXPECT_EQ(lost_in(run), 2u);
     expect_nothing_left({});
   }
 }
@@ -286,7 +286,7 @@ TEST_F(WorkersSharded, TwoAdjacentLossesAreSaidPlainlyAndResumed) {
     const Ended ended = run(words);
     if (ended.code == 0 &&
         !has_only_copy) {  // the second came there after the slices were cut anew
-      EXPECT_EQ(report(point).at("recoveries").size(), 2u);
+      EXPECT_EQ(lost_in(point), 2u);
     } else {
       EXPECT_EQ(ended.code, 1);
       EXPECT_THAT(ended.error,

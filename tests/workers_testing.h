@@ -87,6 +87,14 @@ value = "val_accuracy"
     EXPECT_EQ(count(error, "[worker "), 0) << error;
   }
 
+  // How many workers the run has lost; of those that were lost at the same time it tells at once.
+  size_t lost_in(const std::string& run) const {
+    const Json recoveries = report(run).at("recoveries");
+    size_t lost = 0;
+    for (const Json& recovery : recoveries) lost += recovery.at("lost").size();
+    return lost;
+  }
+
   // The workers of a launcher by rank.
   static std::map<int, Watched> workers_of(const Process& launcher) {
     std::map<int, Watched> workers;
