@@ -102,7 +102,7 @@ TEST(Conductor, IgnoresWhatNobodyWaitsFor) {
 }
 
 TEST(Conductor, RefusesWhatMakesNoSense) {
-  const auto error = [](const ConsistencyOptions& options) {
+  const auto error = [](const ConsistencyOptions& options) -> std::string {
     return error_of([&] { make_consistency(options, {0, 1}); }).what();
   };
   EXPECT_THAT(error({.name = "ssp", .staleness = -1}), HasSubstr("strategy.staleness = -1"));
