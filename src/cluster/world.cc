@@ -130,6 +130,10 @@ void World::slow_down(double computed_s) const {
   if (longer_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(longer_s));
 }
 
+int World::rank_of(int name) const {
+  return static_cast<int>(std::find(members_.begin(), members_.end(), name) - members_.begin());
+}
+
 bool World::is_server(int rank) const {
   return std::find(servers_.begin(), servers_.end(), name_of(rank)) != servers_.end();
 }
@@ -368,8 +372,7 @@ void World::wait_for(const char* what, Ticket ticket) {
 void World::give_state(std::span<const std::byte> state) {
   const uint64_t length = state.size();
   for (const int newcomer : newcomers_) {
-    const auto place = std::find(members_.begin(), members_.end(), newcomer);
-    const auto peer = static_cast<int>(place - members_.begin());
+    const int peer = rank_of(newcomer);
     wait_for("giving the state",
              fabric_->start_send(peer, kStateTag, std::as_bytes(std::span(&length, 1))));
     wait_for("giving the state", fabric_->start_send(peer, kStateTag, state));
@@ -380,8 +383,7 @@ void World::give_state(std::span<const std::byte> state) {
 std::vector<std::byte> World::take_state() {
   while (true) {
     try {
-      const auto place = std::find(members_.begin(), members_.end(), donor_);
-      const auto peer = static_cast<int>(place - members_.begin());
+      const int peer = rank_of(donor_);
       uint64_t length = 0;
       wait_for(
           "taking the state",
@@ -491,8 +493,7 @@ void World::resume(ControlMessage message) {
   newcomers_ = message.commit.newcomers;
   donor_ = message.commit.donor;
   first_unit_ = message.commit.step + (message.commit.redo ? 0 : 1);
-  const auto own = std::find(members_.begin(), members_.end(), name());
-  rank_ = static_cast<int>(own - members_.begin());
+  rank_ = rank_of(name());
   membership_->enter(view_);
   if (is_chief()) take_over_output();
   WorkerPlace means = place_;

@@ -11,12 +11,14 @@
 // One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -45,6 +47,7 @@ class World {
   int name() const { return place_.rank; }
   std::span<const int> members() const { return members_; }  // names, by rank
   int name_of(int rank) const { return members_[static_cast<size_t>(rank)]; }
+  int rank_of(int name) const;  // workers() if it is not there
   // Some workers may only serve: they keep parameters, and compute no shards. Where there are none,
   // or none but these, all do both.
   bool serves(int rank) const { return !has_roles() || is_server(rank); }
@@ -111,6 +114,19 @@ class World {
   void broadcast(const char* what, std::span<std::byte> bytes);
   // Rank r's part of `all` is bytes cuts[r] … cuts[r + 1]; each has filled in its own.
   void all_gather(const char* what, std::span<std::byte> all, std::vector<size_t> cuts);
+
+  // What each has, by rank; as many on all.
+  template <typename T>
+  std::vector<T> gather(const char* what, std::span<const T> own) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::vector<T> all(own.size() * static_cast<size_t>(workers()));
+    std::copy(own.begin(), own.end(),
+              all.begin() + static_cast<std::ptrdiff_t>(own.size()) * rank());
+    std::vector<size_t> cuts;
+    for (int r = 0; r <= workers(); ++r) cuts.push_back(static_cast<size_t>(r) * own.size_bytes());
+    all_gather(what, std::as_writable_bytes(std::span(all)), std::move(cuts));
+    return all;
+  }
 
   // What the one of rank `from` has, to the one of rank `to`; `in` is as long there. All call it,
   // and agree on the number of bytes; the spans of the others are not used.

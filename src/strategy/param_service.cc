@@ -41,9 +41,8 @@ ParamService::ParamService(World& world, const ParamServiceOptions& options,
       await_gradient(rank);
     }
     if (const std::optional<size_t> slice = owners.slice_of(world.name_of(rank))) {
-      Server server{.rank = rank, .owned = {*slice}, .kept = {*slice}};
+      Server server{.rank = rank, .owned = *slice, .kept = {*slice}};
       if (owners.has_copies()) server.kept.push_back(owners.copied_by(*slice));
-      server.weights.resize(1);
       server.gradients.resize(server.kept.size());
       servers_.push_back(std::move(server));
     }
@@ -92,11 +91,6 @@ void ParamService::take_over(const Kept& kept) {
   std::copy(slice.begin(), slice.end(), weights_.data() + kept.slice.offset());
 }
 
-int ParamService::rank_of(int name) const {
-  const auto at = std::find(world_.members().begin(), world_.members().end(), name);
-  return static_cast<int>(at - world_.members().begin());
-}
-
 void ParamService::serve() {
   const std::atomic<bool>* const interrupted = world_.interrupt();
   while (!over_ && failure_ && !abandoned_) {
@@ -127,7 +121,7 @@ void ParamService::obey(const Order& order) {
     case Order::Kind::kApply:
       return apply(order.pushes);
     case Order::Kind::kDrop:
-      return await_gradient(rank_of(order.worker));
+      return await_gradient(world_.rank_of(order.worker));
     case Order::Kind::kOver:
       over_ = true;
   }
@@ -135,7 +129,7 @@ void ParamService::obey(const Order& order) {
 
 void ParamService::lend(int worker, SampleRange samples) {
   if (!failure_) return;  // cut off: nobody computes it
-  const int rank = rank_of(worker);
+  const int rank = world_.rank_of(worker);
   if (rank == world_.rank()) {
     step_ = Step::kFetching;
     fetched_ = {samples, version_};
@@ -143,9 +137,9 @@ void ParamService::lend(int worker, SampleRange samples) {
       if (kept.owns) take_over(kept);
     }
     for (Server& server : servers_) {
-      const Span floats = options_.owners->floats(server.owned[0]);
+      const Span floats = options_.owners->floats(server.owned);
       if (floats.size() == 0) continue;
-      server.weights[0] = fabric_.start_receive(
+      server.weights = fabric_.start_receive(
           server.rank, kWeightsTag,
           std::as_writable_bytes(weights_.subspan(floats.begin, floats.size())));
     }
@@ -182,7 +176,7 @@ void ParamService::apply(const std::vector<Push>& pushes) {
   }
   ++version_;
   samples_ += samples;
-  for (const Push& push : pushes) await_gradient(rank_of(push.worker));
+  for (const Push& push : pushes) await_gradient(world_.rank_of(push.worker));
 }
 
 // The next one of that worker.
@@ -249,7 +243,7 @@ void ParamService::start_push() {
 bool ParamService::look_at_servers() {
   bool all = true;
   for (Server& server : servers_) {
-    all = are_over(server.weights) && all;
+    all = is_over(server.weights) && all;
     all = are_over(server.gradients) && all;
     all = is_over(server.acknowledgement) && all;
   }
@@ -284,7 +278,7 @@ void ParamService::cancel_all() {
     cancel(client.acknowledgement);
   }
   for (Server& server : servers_) {
-    for (Ticket& ticket : server.weights) cancel(ticket);
+    cancel(server.weights);
     for (Ticket& ticket : server.gradients) cancel(ticket);
     cancel(server.acknowledgement);
   }

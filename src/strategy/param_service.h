@@ -82,9 +82,10 @@ class ParamService {
   // A server, as the worker sees it.
   struct Server {
     int rank;
-    std::vector<size_t> owned, kept;  // slices
-    std::vector<Ticket> weights, gradients;
-    Ticket acknowledgement;
+    size_t owned;              // slice
+    std::vector<size_t> kept;  // that one, and the one that it copies
+    Ticket weights, acknowledgement;
+    std::vector<Ticket> gradients;
     uint64_t word = 0;
   };
 
@@ -102,7 +103,6 @@ class ParamService {
   bool are_over(std::vector<Ticket>& tickets);
   void cancel_all();
   void take_over(const Kept& kept);  // its weights
-  int rank_of(int name) const;
 
   World& world_;
   Fabric& fabric_;

@@ -242,22 +242,18 @@ void FitLoop::gather_summary() {
   Strategy::Seconds exchange = strategy_->seconds();
   exchange += seconds_before_;
   const double steps = impl_.summary.training_seconds - input_seconds_;
-  std::vector<Own> all(static_cast<size_t>(world.workers()));
-  all[static_cast<size_t>(world.rank())] = {
-      {.worker = world.name(),
-       .input = input_seconds_,
-       .compute = steps - exchange.communication - exchange.waiting,
-       .communication = exchange.communication,
-       .hidden = exchange.hidden,
-       .waiting = exchange.waiting,
-       .shards = strategy_->shards().size(),
-       .shard = full_steps_ > 0 ? shard_seconds_ / static_cast<double>(full_steps_) : 0},
-      bytes_before_ + strategy_->bytes_moved(),
-      // What is shared counts once.
-      world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes()};
-  std::vector<size_t> cuts;
-  for (size_t r = 0; r <= all.size(); ++r) cuts.push_back(r * sizeof(Own));
-  world.all_gather("summary", std::as_writable_bytes(std::span(all)), std::move(cuts));
+  const Own own{{.worker = world.name(),
+                 .input = input_seconds_,
+                 .compute = steps - exchange.communication - exchange.waiting,
+                 .communication = exchange.communication,
+                 .hidden = exchange.hidden,
+                 .waiting = exchange.waiting,
+                 .shards = strategy_->shards().size(),
+                 .shard = full_steps_ > 0 ? shard_seconds_ / static_cast<double>(full_steps_) : 0},
+                bytes_before_ + strategy_->bytes_moved(),
+                // What is shared counts once.
+                world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes()};
+  const std::vector<Own> all = world.gather("summary", std::span(&own, 1));
   impl_.summary.strategy = strategy_->name();
   impl_.summary.rebalances = balancer_.changes();
   impl_.summary.bytes_moved = 0;

@@ -68,6 +68,7 @@ class FitLoop {
   std::string fingerprint_text() const;
   // Whether a checkpoint is to be written when the run has done so many steps.
   bool is_save_due(uint64_t steps) const;
+  bool is_time_to_save(bool by_steps) const;  // or by time
   void save_if_due();
   // Of an optimizer state that is split: to the chief, by all.
   void gather_optimizer_state();
@@ -80,6 +81,8 @@ class FitLoop {
   std::vector<Order> train_apart();  // what was ordered
   Stretch make_stretch() const;
   void work_apart(ParamService& service);
+  // At these places in the order of the epoch.
+  std::vector<uint64_t> samples_at(SampleRange places) const;
   // The learning rate of an update of so many samples, when so many of the stretch are done.
   double rate_apart(uint64_t before, uint64_t samples) const;
   bool is_save_due_apart(uint64_t updates) const;

@@ -129,12 +129,17 @@ std::vector<Order> FitLoop::train_apart() {
   return service.log();
 }
 
-void FitLoop::work_apart(ParamService& service) {
-  World& world = impl_.world();
-  LeaseStep step(executor_, impl_.state, impl_.options.optimizer, impl_.options.non_finite);
+std::vector<uint64_t> FitLoop::samples_at(SampleRange places) const {
   std::optional<Permutation> order;
   if (options_.shuffle) order.emplace(train_.size(), impl_.options.seed, cursor_.epoch);
   std::vector<uint64_t> ids;
+  for (uint64_t at = places.begin; at < places.end; ++at) ids.push_back(order ? (*order)(at) : at);
+  return ids;
+}
+
+void FitLoop::work_apart(ParamService& service) {
+  World& world = impl_.world();
+  LeaseStep step(executor_, impl_.state, impl_.options.optimizer, impl_.options.non_finite);
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();
@@ -143,10 +148,7 @@ void FitLoop::work_apart(ParamService& service) {
     ++gradients_;
     world.set_step(gradients_, std::max(total, gradients_));
     world.pass(FaultPoint::kStep);
-    ids.clear();
-    for (uint64_t at = lease->samples.begin; at < lease->samples.end; ++at)
-      ids.push_back(order ? (*order)(at) : at);
-    const LeaseStep::Result result = step.run(ids, reader_, cursor_.epoch);
+    const LeaseStep::Result result = step.run(samples_at(lease->samples), reader_, cursor_.epoch);
     world.slow_down(std::chrono::duration<double>(Clock::now() - begin).count());
     world.pass(FaultPoint::kGradient);
     Push push{.worker = world.name(),
@@ -170,13 +172,10 @@ void FitLoop::work_apart(ParamService& service) {
 bool FitLoop::is_save_due_apart(uint64_t updates) const {
   const uint64_t every = options_.checkpoints.every_steps;
   // Not at a number of steps, but when there are so many new ones.
-  return is_save_due(every > 0 && updates >= updates_saved_ + every ? every : every + 1);
+  return is_time_to_save(every > 0 && updates >= updates_saved_ + every);
 }
 
 void FitLoop::account_for(const std::vector<Order>& log) {
-  std::optional<Permutation> order;
-  if (options_.shuffle) order.emplace(train_.size(), impl_.options.seed, cursor_.epoch);
-  std::vector<uint64_t> ids;
   FitSummary& summary = impl_.summary;
   for (const Order& one : log) {
     if (one.kind == Order::Kind::kDrop) ++summary.dropped_gradients;
@@ -186,18 +185,15 @@ void FitLoop::account_for(const std::vector<Order>& log) {
       if (summary.staleness.size() <= missed) summary.staleness.resize(missed + 1);
       ++summary.staleness[missed];
       cursor_.free.remove(push.samples);
-      ids.clear();
-      for (uint64_t at = push.samples.begin; at < push.samples.end; ++at)
-        ids.push_back(order ? (*order)(at) : at);
-      ledger_.mark(ids);
-      summary.samples += ids.size();
-      summary.trained_samples += ids.size();
-      epoch_samples_ += ids.size();
+      ledger_.mark(samples_at(push.samples));
+      summary.samples += push.samples.size();
+      summary.trained_samples += push.samples.size();
+      epoch_samples_ += push.samples.size();
       if (!push.finite) {
         ++summary.skipped_steps;
         continue;
       }
-      cursor_.sums.samples += static_cast<int64_t>(ids.size());
+      cursor_.sums.samples += static_cast<int64_t>(push.samples.size());
       cursor_.sums.loss += push.sums.at(0);
       for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m)
         cursor_.sums.metrics[m] += push.sums.at(1 + m);
@@ -221,15 +217,8 @@ void FitLoop::share_trained() {
                                       impl_.state.statistics.span().end());
   world.agree("sharing what was trained", [&] {
     spread_slices(world, impl_.state.owners(), impl_.state.weights.span());
-    const auto count = static_cast<size_t>(world.workers());
-    const auto rank = static_cast<size_t>(world.rank());
-    std::vector<Wishes> all(count);
-    std::vector<size_t> cuts;
-    all[rank] = own;
-    for (size_t r = 0; r <= count; ++r) cuts.push_back(r * sizeof(Wishes));
-    world.all_gather("wishes", std::as_writable_bytes(std::span(all)), cuts);
     wishes_ = {};
-    for (const Wishes& wishes : all) wishes_.add(wishes);
+    for (const Wishes& one : world.gather("wishes", std::span(&own, 1))) wishes_.add(one);
     average_statistics(statistics);
   });
   impl_.weights_changed();
@@ -240,14 +229,7 @@ void FitLoop::share_trained() {
 void FitLoop::average_statistics(const std::vector<float>& own) {
   World& world = impl_.world();
   if (own.empty()) return;
-  const auto count = static_cast<size_t>(world.workers());
-  std::vector<float> all(count * own.size());
-  std::copy(
-      own.begin(), own.end(),
-      all.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(world.rank()) * own.size()));
-  std::vector<size_t> cuts;
-  for (size_t r = 0; r <= count; ++r) cuts.push_back(r * own.size() * sizeof(float));
-  world.all_gather("statistics", std::as_writable_bytes(std::span(all)), std::move(cuts));
+  const std::vector<float> all = world.gather("statistics", std::span(own));
   for (size_t i = 0; i < own.size(); ++i) {
     double sum = 0;
     for (int r = 0; r < world.workers(); ++r) {

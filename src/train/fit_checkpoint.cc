@@ -311,11 +311,15 @@ void FitLoop::tell_ledger(const std::string& line) {
 }
 
 bool FitLoop::is_save_due(uint64_t steps) const {
+  const uint64_t every = options_.checkpoints.every_steps;
+  return is_time_to_save(every > 0 && steps % every == 0);
+}
+
+bool FitLoop::is_time_to_save(bool by_steps) const {
   if (options_.checkpoints.folder.empty() || !impl_.world().is_chief()) return false;
   const CheckpointPolicy& policy = options_.checkpoints;
   const double waited =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - last_save_).count();
-  const bool by_steps = policy.every_steps > 0 && steps % policy.every_steps == 0;
   const bool by_time = policy.every_seconds > 0 && waited >= policy.every_seconds;
   return by_steps || by_time;
 }

@@ -12,11 +12,6 @@ namespace {
 
 constexpr const char* kWhat = "moving optimizer state";
 
-int rank_of(const World& world, int name) {
-  const auto at = std::find(world.members().begin(), world.members().end(), name);
-  return static_cast<int>(at - world.members().begin());
-}
-
 void require_all_slices(const World& world, const Ownership& owners) {
   std::string lost;
   for (size_t slice = 0; slice < owners.slices(); ++slice) {
@@ -52,7 +47,7 @@ void transfer(World& world, const SplitOptimizer& split, std::span<const Wish> w
       const size_t begin = std::max(held.begin, wish.floats.begin);
       const size_t end = std::min(held.end, wish.floats.end);
       if (begin >= end) continue;
-      const int from = rank_of(world, *split.owners.holder(slice, world.members()));
+      const int from = world.rank_of(*split.owners.holder(slice, world.members()));
       for (size_t kind = 0; kind < to.kinds(); ++kind) {
         World::Handover given{from, wish.rank, (end - begin) * sizeof(float)};
         if (world.rank() == from)
@@ -78,7 +73,7 @@ OptimizerState split_anew(World& world, const SplitOptimizer& split, const Owner
   std::vector<Wish> wishes;
   for (size_t member = 0; member < wanted.slices(); ++member) {
     for (const Span& floats : wanted.kept_by(member))
-      wishes.push_back({rank_of(world, wanted.members()[member]), floats});
+      wishes.push_back({world.rank_of(wanted.members()[member]), floats});
   }
   transfer(world, split, wishes, to);
   return to;
@@ -97,7 +92,7 @@ void spread_slices(World& world, const Ownership& owners, std::span<float> whole
   for (size_t slice = 0; slice < owners.slices(); ++slice) {
     const Span floats = owners.floats(slice);
     if (floats.size() == 0) continue;
-    const int from = rank_of(world, *owners.holder(slice, world.members()));
+    const int from = world.rank_of(*owners.holder(slice, world.members()));
     const std::span<float> part = whole.subspan(floats.begin, floats.size());
     for (int to = 0; to < world.workers(); ++to) {
       if (to == from) continue;
