@@ -192,6 +192,16 @@ SharedSegment World::open_shared(int64_t process, int64_t descriptor) {
   return SharedSegment::map(file.fd());
 }
 
+SharedSegment World::open_shared(int rank, int64_t process, int64_t descriptor) const {
+  try {
+    return open_shared(process, descriptor);
+  } catch (const Error& error) {
+    if (!survives()) throw;
+    throw LostWorker(fmt::format("sharing memory, worker {}: {}", name(), error.what()),
+                     error.hint(), rank);
+  }
+}
+
 SharedSegment World::share(const std::string& name, size_t bytes) {
   // A worker that expects more than there is would die of it before it can say why.
   require_same("job", fmt::format("{} of {} bytes", name, bytes));
@@ -204,7 +214,7 @@ SharedSegment World::share(const std::string& name, size_t bytes) {
   }
   broadcast("sharing memory", std::as_writable_bytes(std::span(where)));
   if (!is_chief()) {
-    segment = open_shared(where[0], where[1]);
+    segment = open_shared(0, where[0], where[1]);
   }
   barrier("sharing memory");
   return std::move(*segment);

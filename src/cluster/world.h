@@ -54,9 +54,9 @@ class World {
   bool computes(int rank) const { return !has_roles() || !is_server(rank); }
   int computing() const;  // how many do
   // Whether all workers share one state, in memory that all of them see.
-  bool shares_memory() const {
-    return place_.descriptor >= 0 && place_.fabric == FabricKind::kShm && !place_.apart;
-  }
+  bool shares_memory() const { return is_of_one_host() && !place_.apart; }
+  // Whether each has its own, but lets the others see where it computes (strategy/desk.h).
+  bool has_desks() const { return is_of_one_host() && place_.apart; }
   std::chrono::nanoseconds timeout() const { return std::chrono::seconds(60); }
 
   // Throws Error when there are fewer shards in a batch than workers.
@@ -106,8 +106,10 @@ class World {
   // Memory of all workers, zeroed; all ask for the same. Requires shares_memory().
   SharedSegment share(const std::string& name, size_t bytes);
 
-  // The segment that a process of this host has at that descriptor.
+  // The segment that a process of this host has at that descriptor. When it can't be opened, and
+  // the process is the worker of that rank in a world that survives, that one is lost.
   static SharedSegment open_shared(int64_t process, int64_t descriptor);
+  SharedSegment open_shared(int rank, int64_t process, int64_t descriptor) const;
 
   void barrier(const char* what);
   // The chief's bytes, everywhere.
@@ -228,6 +230,9 @@ class World {
   void tell_recoveries(std::function<void(const Recovery&)> told) { told_ = std::move(told); }
 
  private:
+  bool is_of_one_host() const {
+    return place_.descriptor >= 0 && place_.fabric == FabricKind::kShm;
+  }
   bool has_roles() const { return !servers_.empty() && servers_.size() < members_.size(); }
   bool is_server(int rank) const;
   void wait(const char* what, Collectives::Handle handle);

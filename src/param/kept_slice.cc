@@ -37,11 +37,11 @@ void KeptSlice::apply(std::span<const Part> parts, const UpdateSettings& setting
   for (size_t b = first_; b < last_; ++b) {
     const Block& block = space_.blocks()[b];
     const size_t at = block.offset - offset_;
-    const float* gradient = room_for(parts[0].worker).data() + at;
+    const float* gradient = parts[0].gradient + at;
     if (parts.size() > 1) {
       mean.fill(0);
       for (const Part& part : parts) {
-        const float* const own = room_for(part.worker).data() + at;
+        const float* const own = part.gradient + at;
         const auto share = static_cast<float>(part.samples / samples);
         for (size_t i = 0; i < block.size; ++i) mean[i] += share * own[i];
       }

@@ -1,5 +1,5 @@
 // KeptSlice: a slice of the parameters as a server keeps it while workers train apart: its weights
-// as they are now, and the gradients that workers have pushed, until the conductor says what
+// as they are now, and room for the gradients that workers send, until the conductor says what
 // becomes of them. The optimizer state is kept by others, and changed here.
 //
 // One thread.
@@ -26,12 +26,12 @@ class KeptSlice {
 
   size_t offset() const { return offset_; }  // floats of the space before it
   std::span<const float> weights() const { return weights_.span(); }
-  // Where a worker's gradient of this slice goes.
+  // Where a worker's gradient of this slice goes, if it is sent.
   std::span<float> room_for(int worker);
 
   // An update with the mean over all samples of these gradients, which are means over their own.
   struct Part {
-    int worker;
+    const float* gradient;  // of the slice
     double samples;
   };
   void apply(std::span<const Part> parts, const UpdateSettings& settings, size_t states);

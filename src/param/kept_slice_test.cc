@@ -34,7 +34,7 @@ TEST_F(KeptSliceTest, AnUpdateIsThatOfTheBlocksAndOfNoOthers) {
   ASSERT_EQ(room.size(), slice.weights().size());
   for (size_t i = 0; i < room.size(); ++i) room[i] = std::cos(0.3f * static_cast<float>(i));
   const UpdateSettings settings(optimizer_, 0.1, 0);
-  const std::array parts{KeptSlice::Part{5, 16}};
+  const std::array parts{KeptSlice::Part{room.data(), 16}};
   slice.apply(parts, settings, 1);
   std::vector<float> expected(weights_.span().begin(), weights_.span().end());
   std::vector<float> states(expected.size(), 0.0f);
@@ -55,8 +55,10 @@ TEST_F(KeptSliceTest, SeveralGradientsCountByTheirSamples) {
   for (float& value : several.room_for(1)) value = 2;
   for (float& value : several.room_for(2)) value = -4;
   const UpdateSettings settings(sgd(0.5), 0.5, 0);
-  one.apply(std::array{KeptSlice::Part{0, 1}}, settings, 0);
-  several.apply(std::array{KeptSlice::Part{1, 30}, KeptSlice::Part{2, 10}}, settings, 0);
+  one.apply(std::array{KeptSlice::Part{one.room_for(0).data(), 1}}, settings, 0);
+  several.apply(std::array{KeptSlice::Part{several.room_for(1).data(), 30},
+                           KeptSlice::Part{several.room_for(2).data(), 10}},
+                settings, 0);
   for (size_t i = 0; i < one.weights().size(); ++i)
     ASSERT_FLOAT_EQ(several.weights()[i], one.weights()[i]);
 }

@@ -50,10 +50,6 @@ std::unique_ptr<Strategy> all_reduce(const Parts& parts) {
 }
 
 std::unique_ptr<Strategy> split(const char* name, const Parts& parts) {
-  if (parts.options.replicas < 0 || parts.options.replicas > 1) {
-    throw input_error(fmt::format("strategy.replicas = {} is out of range", parts.options.replicas),
-                      "use 1 for a copy on the next worker, or 0 for none");
-  }
   if (!splits_optimizer(parts.options, parts.world)) return single(parts);
   return std::make_unique<Sharded>(
       parts.world, parts.executor, parts.space, parts.ranges(),
@@ -100,6 +96,10 @@ std::vector<bool> computing(const World& world) {
   std::vector<bool> computes;
   for (int rank = 0; rank < world.workers(); ++rank) computes.push_back(world.computes(rank));
   return computes;
+}
+
+bool trains_apart(const StrategyOptions& options) {
+  return options.name == "parameter_server" && options.consistency != "sync";
 }
 
 bool splits_optimizer(const StrategyOptions& options, const World& world) {

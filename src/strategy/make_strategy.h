@@ -18,6 +18,10 @@ std::vector<std::string> strategy_names();
 // By rank: who computes shards.
 std::vector<bool> computing(const World& world);
 
+// Whether workers go on by themselves, through the parameter service (strategy/apart.h): then there
+// is no make_strategy().
+bool trains_apart(const StrategyOptions& options);
+
 // Whether each worker has only a part of the optimizer state.
 bool splits_optimizer(const StrategyOptions& options, const World& world);
 

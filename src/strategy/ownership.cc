@@ -1,6 +1,10 @@
 #include "strategy/ownership.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "starling/error.h"
 
 namespace starling {
 
@@ -42,6 +46,21 @@ std::optional<int> Ownership::holder(size_t slice, std::span<const int> present)
   const int next = members_[(slice + 1) % slices()];
   if (has_copies() && is_present(next)) return next;
   return std::nullopt;
+}
+
+Ownership owners_of(const World& world, const ParameterSpace& space, int replicas) {
+  if (replicas < 0 || replicas > 1) {
+    throw input_error(fmt::format("strategy.replicas = {} is out of range", replicas),
+                      "use 1 for a copy on the next worker, or 0 for none");
+  }
+  std::vector<int> members, keepers;
+  const bool one_serves = world.computing() == world.workers() - 1;
+  for (int rank = 0; rank < world.workers(); ++rank) {
+    const bool keeps = one_serves && replicas > 0 && keepers.empty() && !world.serves(rank);
+    if (world.serves(rank) || keeps) members.push_back(world.name_of(rank));
+    if (keeps) keepers.push_back(world.name_of(rank));
+  }
+  return {space, std::move(members), replicas, std::move(keepers)};
 }
 
 }  // namespace starling

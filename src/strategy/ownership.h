@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "cluster/world.h"
 #include "collective/slices.h"
 #include "strategy/strategy.h"
 #include "tensor/parameter_space.h"
@@ -50,5 +51,9 @@ class Ownership {
   int replicas_ = 0;
   std::vector<size_t> blocks_, floats_;  // where slices begin, and the end
 };
+
+// Of those in the world that serve. One server alone has its copy on the first worker that
+// computes. Throws Error for replicas out of range.
+Ownership owners_of(const World& world, const ParameterSpace& space, int replicas);
 
 }  // namespace starling

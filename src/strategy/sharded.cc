@@ -3,21 +3,6 @@
 #include <algorithm>
 
 namespace starling {
-namespace {
-
-// One server alone has its copy on the first worker that computes.
-Ownership owners_of(const World& world, const ParameterSpace& space, int replicas) {
-  std::vector<int> members, keepers;
-  const bool one_serves = world.computing() == world.workers() - 1;
-  for (int rank = 0; rank < world.workers(); ++rank) {
-    const bool keeps = one_serves && replicas > 0 && keepers.empty() && !world.serves(rank);
-    if (world.serves(rank) || keeps) members.push_back(world.name_of(rank));
-    if (keeps) keepers.push_back(world.name_of(rank));
-  }
-  return {space, std::move(members), replicas, std::move(keepers)};
-}
-
-}  // namespace
 
 Sharded::Sharded(World& world, Executor& executor, const ParameterSpace& space,
                  std::vector<ShardRange> placement, const Options& options)

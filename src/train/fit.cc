@@ -116,9 +116,11 @@ void FitLoop::follow_world() {
     }
     step_.reset();
     strategy_.reset();
-    strategy_ = make_strategy(impl_.options.strategy, world, executor_, impl_.state.space,
-                              step_sizes(train_.size(), options_),
-                              balancer_.begin(world.view(), computing(world)));
+    strategy_ = trains_apart()
+                    ? make_apart()
+                    : make_strategy(impl_.options.strategy, world, executor_, impl_.state.space,
+                                    step_sizes(train_.size(), options_),
+                                    balancer_.begin(world.view(), computing(world)));
     step_.emplace(executor_, *strategy_, impl_.state, impl_.options.optimizer,
                   impl_.options.non_finite);
     strategy_view_ = world.view();
@@ -138,7 +140,7 @@ void FitLoop::follow_world() {
   if (part) impl_.state.split(*strategy_->ownership(), std::move(*part));
   if (strategy_view_ == world.view()) world.forget_former();
   own_shards_ = strategy_->shards();
-  executor_.prepare(full_step_, strategy_->shards());
+  if (!trains_apart()) executor_.prepare(full_step_, strategy_->shards());
 }
 
 bool FitLoop::recover(const LostWorker& lost) {
@@ -162,7 +164,7 @@ History FitLoop::run() {
   if (!std::exchange(impl_.state.given, nullptr)) begin();
   last_save_ = Clock::now();
   const int lanes = executor_.lanes().count() * impl_.world().computing();
-  if (const int shards = executor_.options().shards; lanes > shards) {
+  if (const int shards = executor_.options().shards; lanes > shards && !trains_apart()) {
     note(fmt::format(
         "{} of {} lanes have no work: a batch has {} shards (raise `shards` to use them)",
         lanes - shards, lanes, shards));

@@ -21,6 +21,7 @@
 
 namespace starling {
 
+class Apart;
 class ParamService;
 
 class FitLoop {
@@ -76,6 +77,7 @@ class FitLoop {
   // Where workers train apart (fit_apart.cc).
   bool trains_apart() const;
   void check_apart() const;
+  std::unique_ptr<Strategy> make_apart();
   bool run_epoch_apart();  // false: stopped in the middle
   void run_stretch();
   std::vector<Order> train_apart();  // what was ordered
@@ -116,6 +118,7 @@ class FitLoop {
   const FitOptions& options_;
   Executor& executor_;
   std::unique_ptr<Strategy> strategy_;
+  Apart* apart_ = nullptr;  // the strategy, where workers train apart
   std::optional<TrainStep> step_;
   int64_t strategy_view_ = 0;  // the world's, for which it was made
   std::atomic<ShardRange> own_shards_{};

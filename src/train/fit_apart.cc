@@ -7,6 +7,7 @@
 
 #include "base/lost_worker.h"
 #include "starling/error.h"
+#include "strategy/apart.h"
 #include "strategy/param_service.h"
 #include "train/fit.h"
 #include "train/lease_step.h"
@@ -23,10 +24,7 @@ bool is_adaptive(OptimizerKind kind) {
 
 }  // namespace
 
-bool FitLoop::trains_apart() const {
-  const StrategyOptions& strategy = impl_.options.strategy;
-  return strategy.name == "parameter_server" && strategy.consistency != "sync";
-}
+bool FitLoop::trains_apart() const { return starling::trains_apart(impl_.options.strategy); }
 
 void FitLoop::check_apart() const {
   if (!impl_.world().survives() || impl_.world().shares_memory()) {
@@ -39,6 +37,14 @@ void FitLoop::check_apart() const {
                                   options_.accumulate, impl_.options.strategy.consistency),
                       "use accumulate = 1: every gradient is an update, or a part of one");
   }
+}
+
+std::unique_ptr<Strategy> FitLoop::make_apart() {
+  TrainState& state = impl_.state;
+  auto apart = std::make_unique<Apart>(impl_.world(), executor_, state.space,
+                                       impl_.options.strategy.replicas, state.desk());
+  apart_ = apart.get();
+  return apart;
 }
 
 bool FitLoop::run_epoch_apart() {
@@ -108,12 +114,15 @@ std::vector<Order> FitLoop::train_apart() {
   TrainState& state = impl_.state;
   ParamService service(
       world,
-      {.space = &state.space,
+      {.names = {},
+       .computes = {},
+       .space = &state.space,
        .owners = &state.owners(),
        .optimizer = &impl_.options.optimizer,
        .state = [&](size_t kind, size_t offset) { return state.optimizer.at(kind, offset); },
        .rate = [&](uint64_t before, uint64_t samples) { return rate_apart(before, samples); },
-       .version = state.step},
+       .version = state.step,
+       .desks = &apart_->desks()},
       state.weights.span());
   if (world.is_chief()) world.begin_stretch(make_stretch());
   if (world.computes(world.rank())) work_apart(service);
@@ -126,6 +135,7 @@ std::vector<Order> FitLoop::train_apart() {
         [](std::span<const int>) { return false; });
   }
   service.settle();
+  apart_->add_bytes_moved(service.bytes_moved());
   return service.log();
 }
 
@@ -143,7 +153,7 @@ void FitLoop::work_apart(ParamService& service) {
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();
-  while (const std::optional<ParamService::Lease> lease = service.next()) {
+  while (const std::optional<ParamPeer::Lease> lease = service.next()) {
     const auto begin = Clock::now();
     ++gradients_;
     world.set_step(gradients_, std::max(total, gradients_));

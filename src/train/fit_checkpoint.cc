@@ -75,7 +75,7 @@ Json FitLoop::job_fingerprint() const {
   job["seed"] = impl_.options.seed;
   job["batch"] = options_.batch;
   job["accumulate"] = options_.accumulate;
-  job["shards"] = executor_.options().shards;
+  job["shards"] = impl_.shards_of(options_.batch);
   job["micro_batch"] = executor_.options().micro_batch;
   job["precision"] = precision_name(impl_.options.precision);
   job["samples"] = train_.size();

@@ -203,7 +203,10 @@ void TrainState::lay_out(const World& world, std::optional<SharedSegment> segmen
     at += round_up(floats, kPageFloats);
     return Buffer<float>::view(begin, floats);
   };
-  weights = array(space.total_floats());
+  desk_.reset();
+  if (world.has_desks()) desk_.emplace(space.total_floats());
+  weights = desk_ ? Buffer<float>::view(desk_->weights().data(), space.total_floats())
+                  : array(space.total_floats());
   optimizer = OptimizerState(kinds);
   UpdateJournal::State state{&space, {weights.data()}, {}};
   if (!splits_optimizer()) {

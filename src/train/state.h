@@ -10,6 +10,7 @@
 #include "engine/moments_layout.h"
 #include "graph/graph.h"
 #include "starling/optimizer.h"
+#include "strategy/desk.h"
 #include "strategy/ownership.h"
 #include "tensor/buffer.h"
 #include "tensor/parameter_space.h"
@@ -56,6 +57,9 @@ struct TrainState {
   const Ownership& owners() const { return owners_; }
   void split(const Ownership& owners, OptimizerState own);
 
+  // Where others see this worker compute: the weights are there. Null: nowhere.
+  Desk* desk() { return desk_ ? &*desk_ : nullptr; }
+
   // Null where no other could finish an update of this state.
   UpdateJournal* journal() { return journal_ ? &*journal_ : nullptr; }
 
@@ -78,6 +82,7 @@ struct TrainState {
   const Options options_;
   Ownership owners_;
   std::optional<SharedSegment> shared_;
+  std::optional<Desk> desk_;
   std::optional<UpdateJournal> journal_;
   size_t slots_ = 0;
 };

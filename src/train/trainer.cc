@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "graph/graph.h"
 #include "starling/error.h"
@@ -54,9 +55,14 @@ Trainer::Impl::Impl(Model m, TrainerOptions o)
             {.lanes = options.lanes,
              .splits_optimizer = splits_optimizer(options.strategy, world())}) {}
 
+int Trainer::Impl::shards_of(uint64_t batch) const {
+  return options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());
+}
+
 Executor& Trainer::Impl::executor_for(uint64_t batch) {
-  const int shards =
-      options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());
+  const int shards = trains_apart(options.strategy)
+                         ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(options.lanes)))
+                         : shards_of(batch);
   const int64_t micro = options.micro_batch > 0 ? options.micro_batch : default_micro_batch(model);
   if (!executor_ || executor_->options().shards != shards ||
       executor_->options().micro_batch != micro) {

@@ -15,7 +15,11 @@ class Trainer::Impl {
  public:
   Impl(Model model, TrainerOptions options);
 
-  // The executor for batches of this size; made when it is first needed or the shards change.
+  // Of a batch of this size: part of the job's numbers.
+  int shards_of(uint64_t batch) const;
+  // The executor for batches of this size; made when it is first needed or the shards change. Where
+  // workers train apart it is for what one is lent, which is no batch of shards: it is only cut for
+  // the lanes.
   Executor& executor_for(uint64_t batch);
   // The executor there is, whatever its shards: for evaluation.
   Executor& any_executor();

@@ -1,0 +1,274 @@
+#include "strategy/param_peer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace starling {
+namespace {
+
+constexpr uint64_t kWord = 1;
+constexpr Tag kGradientTag = Tag{10} << 56, kWeightsTag = Tag{11} << 56, kHaveTag = Tag{12} << 56;
+
+std::span<const std::byte> word_bytes() { return std::as_bytes(std::span(&kWord, 1)); }
+
+}  // namespace
+
+ParamPeer::ParamPeer(Fabric& fabric, ParamPeerOptions options, std::span<float> weights)
+    : fabric_(fabric), options_(std::move(options)), weights_(weights), version_(options_.version) {
+  keep_slices();
+  meet_members();
+}
+
+ParamPeer::~ParamPeer() { cancel_all(); }
+
+void ParamPeer::keep_slices() {
+  const Ownership& owners = *options_.owners;
+  const auto keep = [&](size_t slice, bool owns) {
+    const BlockRange blocks = owners.blocks(slice);
+    kept_.push_back(
+        {slice, owns,
+         KeptSlice(*options_.space, blocks.first, blocks.last, weights_, options_.state)});
+  };
+  const std::optional<size_t> own = owners.slice_of(name_of(fabric_.rank()));
+  if (!own) return;
+  keep(*own, true);
+  if (owners.has_copies()) keep(owners.copied_by(*own), false);
+}
+
+void ParamPeer::meet_members() {
+  const Ownership& owners = *options_.owners;
+  for (int rank = 0; rank < fabric_.world(); ++rank) {
+    if (rank == fabric_.rank()) continue;
+    if (options_.computes[static_cast<size_t>(rank)] && !kept_.empty()) {
+      Client& client = clients_[rank];
+      client.gradients.resize(kept_.size());
+      client.weights.resize(kept_.size());
+      client.sent.resize(kept_.size());
+      await_gradient(rank);
+    }
+    if (const std::optional<size_t> slice = owners.slice_of(name_of(rank))) {
+      Server server{.rank = rank, .owned = *slice, .kept = {*slice}};
+      if (owners.has_copies()) server.kept.push_back(owners.copied_by(*slice));
+      server.gradients.resize(server.kept.size());
+      servers_.push_back(std::move(server));
+    }
+  }
+}
+
+int ParamPeer::rank_of(int name) const {
+  const std::vector<int>& names = options_.names;
+  return static_cast<int>(std::find(names.begin(), names.end(), name) - names.begin());
+}
+
+void ParamPeer::take_over() {
+  for (const Kept& kept : kept_) {
+    const std::span<const float> slice = kept.slice.weights();
+    std::copy(slice.begin(), slice.end(), weights_.data() + kept.slice.offset());
+  }
+}
+
+void ParamPeer::obey(const Order& order) {
+  log_.push_back(order);
+  switch (order.kind) {
+    case Order::Kind::kLend:
+      return lend(order.worker, order.samples);
+    case Order::Kind::kApply:
+      return apply(order.pushes);
+    case Order::Kind::kDrop:
+      return await_gradient(rank_of(order.worker));
+    case Order::Kind::kOver:
+      over_ = true;
+  }
+}
+
+void ParamPeer::lend(int worker, SampleRange samples) {
+  if (!status_) return;  // cut off: nobody computes it
+  const int rank = rank_of(worker);
+  if (rank == fabric_.rank()) return fetch(samples);
+  if (clients_.contains(rank)) hand_weights(rank);
+}
+
+void ParamPeer::fetch(SampleRange samples) {
+  step_ = Step::kFetching;
+  lease_ = {samples, version_};
+  for (const Kept& kept : kept_) {
+    const std::span<const float> slice = kept.slice.weights();
+    if (kept.owns) std::copy(slice.begin(), slice.end(), weights_.data() + kept.slice.offset());
+  }
+  for (Server& server : servers_) {
+    const Span floats = options_.owners->floats(server.owned);
+    std::span<std::byte> into =
+        std::as_writable_bytes(weights_.subspan(floats.begin, floats.size()));
+    if (has_desks()) into = std::as_writable_bytes(std::span(&server.word, 1));
+    if (!into.empty()) server.weights = fabric_.start_receive(server.rank, kWeightsTag, into);
+  }
+}
+
+void ParamPeer::hand_weights(int rank) {
+  Client& client = clients_.at(rank);
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    const std::span<const float> slice = kept_[i].slice.weights();
+    if (!kept_[i].owns || slice.empty()) continue;
+    if (has_desks()) {
+      std::copy(slice.begin(), slice.end(),
+                options_.desks->weights(rank).data() + kept_[i].slice.offset());
+      bytes_moved_ += slice.size_bytes();
+      continue;
+    }
+    // What it was sent before has come: it has computed with it.
+    fabric_.cancel(std::exchange(client.weights[i], Ticket()));
+    Buffer<float>& sent = client.sent[i];
+    if (sent.empty()) sent = Buffer<float>(slice.size());
+    std::copy(slice.begin(), slice.end(), sent.data());
+    client.weights[i] =
+        fabric_.start_send(rank, kWeightsTag, std::as_bytes(std::span<const float>(sent.span())));
+  }
+  if (!has_desks()) return;
+  fabric_.cancel(std::exchange(client.word, Ticket()));
+  client.word = fabric_.start_send(rank, kWeightsTag, word_bytes());
+}
+
+const float* ParamPeer::gradient_of(int worker, Kept& kept) {
+  const int rank = rank_of(worker);
+  if (rank == fabric_.rank()) return gradient_.data() + kept.slice.offset();
+  if (has_desks()) {
+    bytes_moved_ += kept.slice.weights().size_bytes();
+    return options_.desks->gradient(rank).data() + kept.slice.offset();
+  }
+  return kept.slice.room_for(worker).data();
+}
+
+void ParamPeer::apply(const std::vector<Push>& pushes) {
+  uint64_t samples = 0;
+  for (const Push& push : pushes) samples += push.samples.size();
+  const UpdateSettings settings(*options_.optimizer, options_.rate(samples_, samples), version_);
+  const auto states = static_cast<size_t>(state_count(options_.optimizer->kind));
+  for (Kept& kept : kept_) {
+    std::vector<KeptSlice::Part> parts;
+    for (const Push& push : pushes) {
+      if (push.finite)
+        parts.push_back({gradient_of(push.worker, kept), static_cast<double>(push.samples.size())});
+    }
+    if (!parts.empty() && !kept.slice.weights().empty()) kept.slice.apply(parts, settings, states);
+  }
+  ++version_;
+  samples_ += samples;
+  for (const Push& push : pushes) await_gradient(rank_of(push.worker));
+}
+
+// The next one of that worker.
+void ParamPeer::await_gradient(int rank) {
+  const auto client = clients_.find(rank);
+  if (client == clients_.end() || !status_ || has_desks()) return;
+  for (size_t i = 0; i < kept_.size(); ++i) {
+    const std::span<float> room = kept_[i].slice.room_for(name_of(rank));
+    if (room.empty()) continue;
+    client->second.gradients[i] =
+        fabric_.start_receive(rank, kGradientTag + kept_[i].number, std::as_writable_bytes(room));
+  }
+  client->second.awaited = true;
+}
+
+std::optional<ParamPeer::Lease> ParamPeer::take_lease() {
+  if (step_ != Step::kFetched) return std::nullopt;
+  step_ = Step::kIdle;
+  return lease_;
+}
+
+void ParamPeer::push(std::span<const float> gradient, const Push& push) {
+  gradient_ = gradient;
+  push_ = push;
+  if (!status_) return;
+  step_ = Step::kPushing;
+  if (has_desks()) return;
+  for (Server& server : servers_) {
+    for (size_t k = 0; k < server.kept.size(); ++k) {
+      const Span floats = options_.owners->floats(server.kept[k]);
+      if (floats.size() == 0) continue;
+      server.gradients[k] =
+          fabric_.start_send(server.rank, kGradientTag + server.kept[k],
+                             std::as_bytes(gradient_.subspan(floats.begin, floats.size())));
+    }
+    server.acknowledgement = fabric_.start_receive(
+        server.rank, kHaveTag, std::as_writable_bytes(std::span(&server.word, 1)));
+  }
+}
+
+std::optional<Push> ParamPeer::take_pushed() {
+  if (step_ != Step::kPushed) return std::nullopt;
+  step_ = Step::kIdle;
+  return push_;
+}
+
+bool ParamPeer::advance() {
+  const bool moved = look_at_clients();
+  return look_at_servers() || moved;
+}
+
+bool ParamPeer::is_over(Ticket& ticket) {
+  if (!ticket) return true;
+  const Transfer transfer = fabric_.poll(ticket);
+  if (transfer.pending()) return false;
+  ticket = Ticket();
+  if (transfer.failed() && status_) status_ = describe_failure(fabric_, transfer);
+  return true;
+}
+
+bool ParamPeer::are_over(std::vector<Ticket>& tickets) {
+  bool all = true;
+  for (Ticket& ticket : tickets) all = is_over(ticket) && all;
+  return all;
+}
+
+bool ParamPeer::look_at_clients() {
+  bool moved = false;
+  for (auto& [rank, client] : clients_) {
+    static_cast<void>(are_over(client.weights));
+    static_cast<void>(is_over(client.word));
+    if (!client.awaited || !are_over(client.gradients) || !status_) continue;
+    client.awaited = false;
+    client.word = fabric_.start_send(rank, kHaveTag, word_bytes());
+    moved = true;
+  }
+  return moved;
+}
+
+bool ParamPeer::look_at_servers() {
+  bool all = true;
+  for (Server& server : servers_) {
+    all = is_over(server.weights) && all;
+    all = are_over(server.gradients) && all;
+    all = is_over(server.acknowledgement) && all;
+  }
+  if (!status_ || !all) return false;
+  if (step_ == Step::kFetching) {
+    step_ = Step::kFetched;
+    return true;
+  }
+  if (step_ == Step::kPushing) {
+    step_ = Step::kPushed;
+    return true;
+  }
+  return false;
+}
+
+void ParamPeer::cut_off(const Failure& why) {
+  if (status_) status_ = why;
+  cancel_all();
+}
+
+void ParamPeer::cancel_all() {
+  const auto cancel = [&](Ticket& ticket) { fabric_.cancel(std::exchange(ticket, Ticket())); };
+  for (auto& [rank, client] : clients_) {
+    for (Ticket& ticket : client.gradients) cancel(ticket);
+    for (Ticket& ticket : client.weights) cancel(ticket);
+    cancel(client.word);
+  }
+  for (Server& server : servers_) {
+    cancel(server.weights);
+    for (Ticket& ticket : server.gradients) cancel(ticket);
+    cancel(server.acknowledgement);
+  }
+}
+
+}  // namespace starling

@@ -1,0 +1,147 @@
+// ParamPeer: the part of one process in the parameter service, for one stretch
+// (param/conductor.h), as a machine that never blocks. It serves the slices that this process
+// keeps, as their owner or as the one with the copy, and for the worker, if there is one here, it
+// fetches weights and pushes gradients:
+//
+//   lent samples, and the weights of one version from all owners → the worker computes →
+//   its gradient goes to all who keep slices → when they all have it, the conductor is told →
+//   it orders what becomes of it; owner and copy obey alike, in the order of the log
+//
+// So an update counts when both have it, and whoever is lost, the others have made the same ones.
+// A worker that dies in the middle of a push has given no gradient: nobody was told of it.
+//
+// Weights and gradients are sent; or, where processes see one another's desks, owners put the
+// weights there, and all who keep slices read the gradient there. Then who has obeyed all orders
+// before a lease says so in a word, and the worker begins when all have: till then they may read
+// its last gradient.
+//
+// One thread.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "fabric/fabric.h"
+#include "param/conductor.h"
+#include "param/kept_slice.h"
+#include "strategy/desk.h"
+#include "strategy/ownership.h"
+
+namespace starling {
+
+struct ParamPeerOptions {
+  std::vector<int> names;      // of all members, by rank
+  std::vector<bool> computes;  // likewise
+  const ParameterSpace* space = nullptr;
+  const Ownership* owners = nullptr;
+  const Optimizer* optimizer = nullptr;
+  KeptSlice::StateAt state;
+  // The learning rate of an update of so many samples, after so many in this stretch.
+  std::function<double(uint64_t before, uint64_t samples)> rate;
+  uint64_t version = 0;          // updates before
+  const Desks* desks = nullptr;  // if there are any
+};
+
+class ParamPeer {
+ public:
+  // `weights` is the whole space, the same on all members; the worker's own copy from now on. All
+  // outlive this. All members make it at the same time, in the same view.
+  ParamPeer(Fabric& fabric, ParamPeerOptions options, std::span<float> weights);
+  ~ParamPeer();
+  ParamPeer(const ParamPeer&) = delete;
+  ParamPeer& operator=(const ParamPeer&) = delete;
+
+  // The next order of the log.
+  void obey(const Order& order);
+  // Looks at what is under way. Whether something has changed: if not, the next is to wait for the
+  // fabric, or for an order.
+  bool advance();
+  // The stretch is cut off: nothing is under way any more. Orders are obeyed all the same.
+  void cut_off(const Failure& why);
+
+  // Of the worker here: samples, when their weights have come.
+  struct Lease {
+    SampleRange samples;
+    uint64_t version = 0;
+  };
+  std::optional<Lease> take_lease();
+  // Begins to push the gradient of the whole space, which stays until the next lease is taken.
+  void push(std::span<const float> gradient, const Push& push);
+  // The one that was being pushed, when all have it: the conductor is to be told.
+  std::optional<Push> take_pushed();
+
+  bool is_over() const { return over_; }
+  const Status& status() const { return status_; }  // a failure cuts it off
+
+  // Brings `weights` up to date in the slices that are kept here.
+  void take_over();
+  // Every order that was obeyed.
+  const std::vector<Order>& log() const { return log_; }
+  uint64_t version() const { return version_; }
+  // At the desks of others.
+  uint64_t bytes_moved() const { return bytes_moved_; }
+
+ private:
+  struct Kept {
+    size_t number;
+    bool owns;  // else it is a copy
+    KeptSlice slice;
+  };
+  // A worker, as a server sees it.
+  struct Client {
+    std::vector<Ticket> gradients;  // by kept slice; being received
+    Ticket word;                    // being sent
+    std::vector<Ticket> weights;    // by kept slice; being sent
+    std::vector<Buffer<float>> sent;
+    bool awaited = false;  // its next gradient is
+  };
+  // A server, as the worker sees it.
+  struct Server {
+    int rank;
+    size_t owned;              // slice
+    std::vector<size_t> kept;  // that one, and the one that it copies
+    Ticket weights, acknowledgement;
+    std::vector<Ticket> gradients;
+    uint64_t word = 0;
+  };
+
+  int rank_of(int name) const;
+  int name_of(int rank) const { return options_.names[static_cast<size_t>(rank)]; }
+  bool has_desks() const { return options_.desks != nullptr && !options_.desks->empty(); }
+  void keep_slices();
+  void meet_members();
+  void lend(int worker, SampleRange samples);
+  void fetch(SampleRange samples);
+  void hand_weights(int rank);
+  void apply(const std::vector<Push>& pushes);
+  const float* gradient_of(int worker, Kept& kept);
+  void await_gradient(int rank);
+  bool look_at_clients();
+  bool look_at_servers();
+  // Whether the transfer is over; a failed one is the failure of the stretch.
+  bool is_over(Ticket& ticket);
+  bool are_over(std::vector<Ticket>& tickets);
+  void cancel_all();
+
+  Fabric& fabric_;
+  const ParamPeerOptions options_;
+  const std::span<float> weights_;
+  std::vector<Kept> kept_;
+  std::map<int, Client> clients_;  // by rank; without this one
+  std::vector<Server> servers_;    // without this one
+  std::vector<Order> log_;
+  uint64_t version_, samples_ = 0;
+  uint64_t bytes_moved_ = 0;
+  bool over_ = false;
+  Status status_;
+
+  // Of the worker here, if it computes.
+  enum class Step : uint8_t { kIdle, kFetching, kFetched, kPushing, kPushed } step_ = Step::kIdle;
+  Lease lease_;
+  Push push_;
+  std::span<const float> gradient_;
+};
+
+}  // namespace starling
