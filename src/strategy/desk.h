@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "cluster/world.h"
@@ -42,9 +43,14 @@ class Desk {
 
 class Desks {
  public:
+  struct Place {
+    std::span<float> weights, gradient;
+  };
+
   Desks() = default;  // none
   // All workers call it, within a unit; `own` is this one's, and outlives it.
   Desks(World& world, const Desk& own);
+  explicit Desks(std::vector<Place> by_rank) : by_rank_(std::move(by_rank)) {}
 
   bool empty() const { return by_rank_.empty(); }
   std::span<float> weights(int rank) const { return by_rank_[static_cast<size_t>(rank)].weights; }
@@ -53,9 +59,6 @@ class Desks {
   }
 
  private:
-  struct Place {
-    std::span<float> weights, gradient;
-  };
   std::vector<Desk> mapped_;
   std::vector<Place> by_rank_;
 };

@@ -37,7 +37,7 @@ void ParamPeer::keep_slices() {
 
 void ParamPeer::meet_members() {
   const Ownership& owners = *options_.owners;
-  for (int rank = 0; rank < fabric_.world(); ++rank) {
+  for (int rank = 0; rank < static_cast<int>(options_.names.size()); ++rank) {
     if (rank == fabric_.rank()) continue;
     if (options_.computes[static_cast<size_t>(rank)] && !kept_.empty()) {
       Client& client = clients_[rank];
