@@ -14,19 +14,38 @@ std::span<const std::byte> word_bytes() { return std::as_bytes(std::span(&kWord,
 }  // namespace
 
 ParamPeer::ParamPeer(Fabric& fabric, ParamPeerOptions options, std::span<float> weights)
-    : fabric_(fabric), options_(std::move(options)), weights_(weights), version_(options_.version) {
+    : fabric_(fabric),
+      options_(std::move(options)),
+      weights_(weights),
+      buckets_(has_desks() ? std::vector<Bucket>()
+                           : options_.space->buckets(options_.bucket_bytes)),
+      version_(options_.version),
+      sent_(buckets_.size()) {
   keep_slices();
   meet_members();
 }
 
 ParamPeer::~ParamPeer() { cancel_all(); }
 
+Tag ParamPeer::Piece::tag() const { return kGradientTag + (Tag{slice} << 32) + bucket; }
+
+std::vector<ParamPeer::Piece> ParamPeer::pieces_of(size_t slice) const {
+  const Span floats = options_.owners->floats(slice);
+  std::vector<Piece> pieces;
+  for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+    const size_t begin = std::max(floats.begin, buckets_[bucket].offset);
+    const size_t end = std::min(floats.end, buckets_[bucket].offset + buckets_[bucket].size);
+    if (begin < end) pieces.push_back({slice, bucket, {begin, end}});
+  }
+  return pieces;
+}
+
 void ParamPeer::keep_slices() {
   const Ownership& owners = *options_.owners;
   const auto keep = [&](size_t slice, bool owns) {
     const BlockRange blocks = owners.blocks(slice);
     kept_.push_back(
-        {slice, owns,
+        {owns, pieces_of(slice),
          KeptSlice(*options_.space, blocks.first, blocks.last, weights_, options_.state)});
   };
   const std::optional<size_t> own = owners.slice_of(name_of(fabric_.rank()));
@@ -41,15 +60,17 @@ void ParamPeer::meet_members() {
     if (rank == fabric_.rank()) continue;
     if (options_.computes[static_cast<size_t>(rank)] && !kept_.empty()) {
       Client& client = clients_[rank];
-      client.gradients.resize(kept_.size());
       client.weights.resize(kept_.size());
       client.sent.resize(kept_.size());
       await_gradient(rank);
     }
     if (const std::optional<size_t> slice = owners.slice_of(name_of(rank))) {
-      Server server{.rank = rank, .owned = *slice, .kept = {*slice}};
-      if (owners.has_copies()) server.kept.push_back(owners.copied_by(*slice));
-      server.gradients.resize(server.kept.size());
+      Server server{.rank = rank, .owned = *slice, .pieces = pieces_of(*slice)};
+      if (owners.has_copies()) {
+        const std::vector<Piece> copied = pieces_of(owners.copied_by(*slice));
+        server.pieces.insert(server.pieces.end(), copied.begin(), copied.end());
+      }
+      server.gradients.resize(server.pieces.size());
       servers_.push_back(std::move(server));
     }
   }
@@ -160,11 +181,15 @@ void ParamPeer::apply(const std::vector<Push>& pushes) {
 void ParamPeer::await_gradient(int rank) {
   const auto client = clients_.find(rank);
   if (client == clients_.end() || !status_ || has_desks()) return;
-  for (size_t i = 0; i < kept_.size(); ++i) {
-    const std::span<float> room = kept_[i].slice.room_for(name_of(rank));
-    if (room.empty()) continue;
-    client->second.gradients[i] =
-        fabric_.start_receive(rank, kGradientTag + kept_[i].number, std::as_writable_bytes(room));
+  client->second.gradients.clear();
+  for (Kept& kept : kept_) {
+    const std::span<float> room = kept.slice.room_for(name_of(rank));
+    for (const Piece& piece : kept.pieces) {
+      const std::span<float> part =
+          room.subspan(piece.floats.begin - kept.slice.offset(), piece.floats.size());
+      client->second.gradients.push_back(
+          fabric_.start_receive(rank, piece.tag(), std::as_writable_bytes(part)));
+    }
   }
   client->second.awaited = true;
 }
@@ -175,20 +200,31 @@ std::optional<ParamPeer::Lease> ParamPeer::take_lease() {
   return lease_;
 }
 
+void ParamPeer::push_bucket(std::span<const float> gradient, size_t bucket) {
+  if (!status_) return;
+  for (Server& server : servers_) {
+    for (size_t i = 0; i < server.pieces.size(); ++i) {
+      const Piece& piece = server.pieces[i];
+      if (piece.bucket != bucket) continue;
+      server.gradients[i] = fabric_.start_send(
+          server.rank, piece.tag(),
+          std::as_bytes(gradient.subspan(piece.floats.begin, piece.floats.size())));
+    }
+  }
+  sent_[bucket] = true;
+}
+
 void ParamPeer::push(std::span<const float> gradient, const Push& push) {
   gradient_ = gradient;
   push_ = push;
   if (!status_) return;
   step_ = Step::kPushing;
   if (has_desks()) return;
+  for (size_t bucket = 0; bucket < sent_.size(); ++bucket) {
+    if (!sent_[bucket]) push_bucket(gradient, bucket);
+    sent_[bucket] = false;
+  }
   for (Server& server : servers_) {
-    for (size_t k = 0; k < server.kept.size(); ++k) {
-      const Span floats = options_.owners->floats(server.kept[k]);
-      if (floats.size() == 0) continue;
-      server.gradients[k] =
-          fabric_.start_send(server.rank, kGradientTag + server.kept[k],
-                             std::as_bytes(gradient_.subspan(floats.begin, floats.size())));
-    }
     server.acknowledgement = fabric_.start_receive(
         server.rank, kHaveTag, std::as_writable_bytes(std::span(&server.word, 1)));
   }

@@ -42,6 +42,7 @@ struct ParamPeerOptions {
   std::function<double(uint64_t before, uint64_t samples)> rate;
   uint64_t version = 0;          // updates before
   const Desks* desks = nullptr;  // if there are any
+  size_t bucket_bytes = kBucketBytes;
 };
 
 class ParamPeer {
@@ -67,10 +68,16 @@ class ParamPeer {
     uint64_t version = 0;
   };
   std::optional<Lease> take_lease();
-  // Begins to push the gradient of the whole space, which stays until the next lease is taken.
+  // A bucket of the gradient of the whole space is complete: it may be on its way while the others
+  // are computed. Each at most once before push().
+  void push_bucket(std::span<const float> gradient, size_t bucket);
+  // The gradient is complete: it stays until the next lease is taken.
   void push(std::span<const float> gradient, const Push& push);
   // The one that was being pushed, when all have it: the conductor is to be told.
   std::optional<Push> take_pushed();
+
+  // Those of push_bucket(); none where nothing is sent.
+  std::span<const Bucket> buckets() const { return buckets_; }
 
   bool is_over() const { return over_; }
   const Status& status() const { return status_; }  // a failure cuts it off
@@ -84,14 +91,20 @@ class ParamPeer {
   uint64_t bytes_moved() const { return bytes_moved_; }
 
  private:
+  // What of a slice is in a bucket: a gradient is sent in these.
+  struct Piece {
+    size_t slice, bucket;
+    Span floats;
+    Tag tag() const;
+  };
   struct Kept {
-    size_t number;
     bool owns;  // else it is a copy
+    std::vector<Piece> pieces;
     KeptSlice slice;
   };
   // A worker, as a server sees it.
   struct Client {
-    std::vector<Ticket> gradients;  // by kept slice; being received
+    std::vector<Ticket> gradients;  // the pieces of kept slices; being received
     Ticket word;                    // being sent
     std::vector<Ticket> weights;    // by kept slice; being sent
     std::vector<Buffer<float>> sent;
@@ -100,16 +113,17 @@ class ParamPeer {
   // A server, as the worker sees it.
   struct Server {
     int rank;
-    size_t owned;              // slice
-    std::vector<size_t> kept;  // that one, and the one that it copies
+    size_t owned;               // slice
+    std::vector<Piece> pieces;  // of that one, and the one that it copies
     Ticket weights, acknowledgement;
-    std::vector<Ticket> gradients;
+    std::vector<Ticket> gradients;  // by piece; being sent
     uint64_t word = 0;
   };
 
   int rank_of(int name) const;
   int name_of(int rank) const { return options_.names[static_cast<size_t>(rank)]; }
   bool has_desks() const { return options_.desks != nullptr && !options_.desks->empty(); }
+  std::vector<Piece> pieces_of(size_t slice) const;
   void keep_slices();
   void meet_members();
   void lend(int worker, SampleRange samples);
@@ -128,6 +142,7 @@ class ParamPeer {
   Fabric& fabric_;
   const ParamPeerOptions options_;
   const std::span<float> weights_;
+  const std::vector<Bucket> buckets_;
   std::vector<Kept> kept_;
   std::map<int, Client> clients_;  // by rank; without this one
   std::vector<Server> servers_;    // without this one
@@ -142,6 +157,7 @@ class ParamPeer {
   Lease lease_;
   Push push_;
   std::span<const float> gradient_;
+  std::vector<bool> sent_;  // buckets of it
 };
 
 }  // namespace starling

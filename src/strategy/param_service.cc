@@ -38,6 +38,15 @@ std::optional<ParamPeer::Lease> ParamService::next() {
   return std::exchange(ready_, std::nullopt);
 }
 
+void ParamService::push_bucket(std::span<const float> gradient, size_t bucket) {
+  {
+    const std::lock_guard lock(mutex_);
+    gradient_ = gradient;
+    complete_.push_back(bucket);
+  }
+  fabric_.wake();
+}
+
 void ParamService::push(std::span<const float> gradient, const Push& push) {
   {
     const std::lock_guard lock(mutex_);
@@ -62,8 +71,9 @@ void ParamService::settle() {
 }
 
 bool ParamService::pass_on() {
-  bool moved = false;
   const std::lock_guard lock(mutex_);
+  bool moved = !complete_.empty();
+  for (const size_t bucket : std::exchange(complete_, {})) peer_.push_bucket(gradient_, bucket);
   if (wanted_) {
     peer_.push(gradient_, *std::exchange(wanted_, std::nullopt));
     moved = true;

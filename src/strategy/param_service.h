@@ -25,6 +25,9 @@ class ParamService {
   // For the worker. Waits for samples and their weights; nothing when there are no more in this
   // stretch, or it was cut off.
   std::optional<ParamPeer::Lease> next();
+  // Buckets of its gradient may be pushed before the rest of it is there, by any thread.
+  std::span<const Bucket> buckets() const { return peer_.buckets(); }
+  void push_bucket(std::span<const float> gradient, size_t bucket);
   // The gradient of what it was lent, of the whole space; it stays until next() returns.
   void push(std::span<const float> gradient, const Push& push);
 
@@ -52,7 +55,8 @@ class ParamService {
   std::mutex mutex_;  // guards what both threads use
   std::condition_variable changed_;
   std::optional<ParamPeer::Lease> ready_;
-  std::optional<Push> wanted_;  // to be pushed
+  std::optional<Push> wanted_;    // to be pushed
+  std::vector<size_t> complete_;  // buckets that are
   std::span<const float> gradient_;
   bool ended_ = false;
   std::atomic<bool> abandoned_{false};

@@ -205,7 +205,8 @@ class Member {
         .state = [this](size_t, size_t offset) { return state_.momentum.data() + offset; },
         .rate = rate_of,
         .version = run.version,
-        .desks = &desks};
+        .desks = &desks,
+        .bucket_bytes = 40 * sizeof(float)};
     for (size_t rank = 0; rank < run.members.size(); ++rank)
       options.computes.push_back(run.computes(rank));
     peer_.emplace(fabric, std::move(options), weights_);
@@ -274,6 +275,9 @@ class Member {
   void push() {
     const std::vector<float> made = gradient_of(weights_, computing_->samples);
     std::copy(made.begin(), made.end(), gradient_.begin());
+    for (size_t bucket = 0; bucket < peer_->buckets().size(); ++bucket) {
+      if (dice_.below(2) == 0) peer_->push_bucket(gradient_, bucket);
+    }
     peer_->push(gradient_, {.worker = name_,
                             .samples = computing_->samples,
                             .version = computing_->version,

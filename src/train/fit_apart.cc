@@ -150,6 +150,9 @@ std::vector<uint64_t> FitLoop::samples_at(SampleRange places) const {
 void FitLoop::work_apart(ParamService& service) {
   World& world = impl_.world();
   LeaseStep step(executor_, impl_.state, impl_.options.optimizer, impl_.options.non_finite);
+  step.tell_early({service.buckets(), [&](std::span<const float> gradient, size_t bucket) {
+                     service.push_bucket(gradient, bucket);
+                   }});
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();

@@ -23,9 +23,20 @@ LeaseStep::Result LeaseStep::run(std::span<const uint64_t> samples, const RowRea
                                  uint32_t epoch) {
   if (executor_.has_packed())
     executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
-  executor_.gradient({.samples = samples, .reader = &reader, .epoch = epoch});
+  plan_ = &merges_.of(StepSize::of_batch(static_cast<int64_t>(samples.size()))).plan;
+  const bool early = !early_.buckets.empty() && !optimizer_.clip_norm;
+  executor_.gradient({.samples = samples, .reader = &reader, .epoch = epoch},
+                     {0, executor_.options().shards}, early ? this : nullptr);
+  const size_t blocks = block_sums_.size();
+  const auto lanes = static_cast<size_t>(executor_.lanes().count());
+  if (!early) {
+    executor_.lanes().run([&](int lane) {
+      const auto l = static_cast<size_t>(lane);
+      sum(l * blocks / lanes, (l + 1) * blocks / lanes);
+    });
+  }
   const Sums& sums = executor_.board().total();
-  const double norm = sum(StepSize::of_batch(static_cast<int64_t>(samples.size())));
+  const double norm = global_norm(state_.space, block_sums_);
   const bool finite = std::isfinite(sums.loss) && std::isfinite(norm);
   if (!finite && policy_ == NonFinite::kStop) {
     throw run_error(fmt::format("after {} updates: the {} is not finite", state_.step,
@@ -37,32 +48,33 @@ LeaseStep::Result LeaseStep::run(std::span<const uint64_t> samples, const RowRea
     scale(clip_scale(norm, *optimizer_.clip_norm));
   if (finite && state_.moments.size() > 0)
     executor_.board().commit_moments(state_.moments, state_.statistics.span());
-  return {{executor_.gradients()[0], state_.space.total_floats()}, &sums, finite};
+  return {gradient(), &sums, finite};
 }
 
-double LeaseStep::sum(const StepSize& step) {
-  const MergePlan& plan = merges_.of(step).plan;
+std::span<float> LeaseStep::gradient() const {
+  return {executor_.gradients()[0], state_.space.total_floats()};
+}
+
+void LeaseStep::complete(size_t bucket) {
+  const Bucket& done = early_.buckets[bucket];
+  sum(done.first_block, done.first_block + done.block_count);
+  early_.tell(gradient(), bucket);
+}
+
+void LeaseStep::sum(size_t first, size_t last) {
   const std::span<float* const> parts = executor_.gradients();
-  const auto lanes = static_cast<size_t>(executor_.lanes().count());
-  const std::span<const Block> blocks = state_.space.blocks();
-  executor_.lanes().run([&](int lane) {
-    const auto l = static_cast<size_t>(lane);
-    std::array<const float*, kMaxShards> at;
-    for (size_t b = l * blocks.size() / lanes; b < (l + 1) * blocks.size() / lanes; ++b) {
-      float* const into = parts[0] + blocks[b].offset;
-      for (size_t i = 0; i < parts.size(); ++i) at[i] = parts[i] + blocks[b].offset;
-      if (parts.size() > 1) plan.sum({at.data(), parts.size()}, blocks[b].size, into);
-      block_sums_[b] = block_square_sum(into, blocks[b].size);
-    }
-  });
-  return global_norm(state_.space, block_sums_);
+  std::array<const float*, kMaxShards> at;
+  for (size_t b = first; b < last; ++b) {
+    const Block& block = state_.space.blocks()[b];
+    float* const into = parts[0] + block.offset;
+    for (size_t i = 0; i < parts.size(); ++i) at[i] = parts[i] + block.offset;
+    if (parts.size() > 1) plan_->sum({at.data(), parts.size()}, block.size, into);
+    block_sums_[b] = block_square_sum(into, block.size);
+  }
 }
 
 void LeaseStep::scale(float factor) {
-  float* const gradient = executor_.gradients()[0];
-  for (const Block& block : state_.space.blocks()) {
-    for (size_t i = 0; i < block.size; ++i) gradient[block.offset + i] *= factor;
-  }
+  for (float& value : gradient()) value *= factor;
 }
 
 }  // namespace starling

@@ -2,6 +2,7 @@
 // that train apart. Clipping by norm is of this gradient. One thread.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "engine/executor.h"
@@ -11,7 +12,7 @@
 
 namespace starling {
 
-class LeaseStep {
+class LeaseStep final : private GradientWatch {
  public:
   // All outlive it.
   LeaseStep(Executor& executor, TrainState& state, const Optimizer& optimizer, NonFinite policy);
@@ -21,20 +22,32 @@ class LeaseStep {
     const Sums* sums;
     bool finite;
   };
+  // Is told of buckets that are complete before the rest of the gradient is, by any lane; not where
+  // gradients are clipped by their norm. None: nobody is.
+  struct Early {
+    std::span<const Bucket> buckets = {};
+    std::function<void(std::span<const float> gradient, size_t bucket)> tell = {};
+  };
+  void tell_early(Early early) { early_ = std::move(early); }
   // With the weights as they are now. Throws Error when a number is not finite and the policy is to
   // stop.
   Result run(std::span<const uint64_t> samples, const RowReader& reader, uint32_t epoch);
 
  private:
-  // Sums the stacks into the first, and returns the norm.
-  double sum(const StepSize& step);
+  std::span<const Bucket> buckets() const override { return early_.buckets; }
+  void complete(size_t bucket) override;
+  std::span<float> gradient() const;
+  // Sums the stacks into the first, at these blocks.
+  void sum(size_t first, size_t last);
   void scale(float factor);
 
   Executor& executor_;
   TrainState& state_;
   const Optimizer& optimizer_;
   const NonFinite policy_;
+  Early early_;
   MergeCache merges_;
+  const MergePlan* plan_ = nullptr;  // of this run
   std::vector<double> block_sums_;
 };
 
