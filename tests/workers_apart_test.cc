@@ -95,13 +95,36 @@ TEST_P(WorkersApart, EverySampleOnceAndItLearns) {
 }
 
 TEST_P(WorkersApart, KillsAndFreezesAreSurvived) {
-  for (uint64_t seed = 0; seed < seed_count(2); ++seed) {
+  for (uint64_t seed = 0; seed < seed_count(10); ++seed) {
     const std::string run = fmt::format("seed{}", seed);
     SCOPED_TRACE(run);
     done(apart(GetParam(), kEpochs,
                {"--run-dir", run, "--faults", fmt::format("{}", seed), "--set",
                 "strategy.heartbeat_limit=1"}));
     expect_trained(run);
+  }
+}
+
+// A worker, and one that serves: which may be the same.
+TEST_P(WorkersApart, EachPointOfTheServiceIsMissedByNobody) {
+  const int last = kWorkers + GetParam().servers - 1;
+  const std::vector<std::pair<const char*, int>> points = {
+      {"strategy", 0}, {"step", 1},       {"gradient", 0},  {"pushed", 1},
+      {"lend", last},  {"applied", last}, {"sliced", last}, {"evaluation", 0}};
+  for (const auto& [point, worker] : points) {
+    for (const char* action : {"kill", "freeze"}) {
+      if (action == std::string("freeze") && point != std::string("applied")) continue;
+      const std::string run = fmt::format("{}_{}", action, point);
+      SCOPED_TRACE(run);
+      write("faults.toml",
+            fmt::format("[[fault]]\naction = \"{}\"\nworker = {}\npoint = \"{}\"\n{}", action,
+                        worker, point, point == std::string("sliced") ? "" : "step = 2\n"));
+      done(apart(
+          GetParam(), kEpochs,
+          {"--run-dir", run, "--faults", "faults.toml", "--set", "strategy.heartbeat_limit=1"}));
+      expect_trained(run);
+      EXPECT_EQ(lost_in(run), 1u);
+    }
   }
 }
 

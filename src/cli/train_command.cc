@@ -100,9 +100,10 @@ void print_summary(const RunResult& result) {
 int train_command(const Arguments& arguments, const Environment& environment) {
   const StopSignalsWait until_handled;
   const Job job = load_job(arguments.target, arguments.settings);
-  const std::vector<Fault> faults = arguments.faults.empty()
-                                        ? std::vector<Fault>()
-                                        : load_faults(arguments.faults, processes(job));
+  const std::vector<Fault> faults =
+      arguments.faults.empty()
+          ? std::vector<Fault>()
+          : load_faults(arguments.faults, processes(job), job.strategy.consistency != "sync");
   check_faults(faults, job);
   const bool is_worker = environment.is_worker;
   // One worker that others may join has a launcher too.

@@ -12,9 +12,9 @@ namespace starling {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(FaultPoint::kCount)> kNames = {
-    "start",      "strategy",   "sliced", "step",          "gradient", "spread",
-    "announced",  "update",     "block",  "block_written", "updated",  "committed",
-    "evaluation", "checkpoint", "ledger", "results"};
+    "start",  "strategy", "sliced",        "step",    "gradient",  "spread",     "announced",
+    "update", "block",    "block_written", "updated", "committed", "evaluation", "checkpoint",
+    "ledger", "results",  "pushed",        "lend",    "applied"};
 
 }  // namespace
 

@@ -35,6 +35,10 @@ enum class FaultPoint : uint8_t {
   kCheckpoint,    // a checkpoint is being written
   kLedger,        // before the ledger is told of an epoch
   kResults,       // before the results are written
+  // Of the parameter service, where workers train apart:
+  kPushed,   // all servers have this worker's gradient, before the conductor is told
+  kLend,     // this server is about to give weights to a worker
+  kApplied,  // this server has updated one of its slices, but not the other
   kCount,
 };
 std::string_view name_of(FaultPoint point);

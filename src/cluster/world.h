@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -88,9 +89,12 @@ class World {
   };
 
   // This worker passes a point at which the plan may have a fault for it; by default there is none.
+  // From any thread.
   void pass(FaultPoint point) const {
     if (!faults_.empty()) faults_.pass(name(), point, step_);
   }
+  // The step for such points, of one that makes none; from any thread.
+  void set_step_served(uint64_t step) { step_ = step; }
   // This worker has computed for so many seconds: where the plan slows it, it takes longer.
   void slow_down(double computed_s) const;
   void set_faults(const Faults& faults);
@@ -264,7 +268,7 @@ class World {
   // Those of earlier views: a unit that is completed still reads what they hold.
   std::vector<std::unique_ptr<Fabric>> former_;
   Faults faults_;
-  uint64_t step_ = 0;
+  std::atomic<uint64_t> step_{0};
   Instant unit_began_ = std::chrono::steady_clock::now();
   std::vector<Recovery> recoveries_;
   std::function<void(const Recovery&)> told_;

@@ -134,15 +134,15 @@ std::vector<Fault> parse_faults(const std::string& text, const std::string& wher
   return faults;
 }
 
-std::vector<Fault> load_faults(const std::filesystem::path& path, int workers) {
+std::vector<Fault> load_faults(const std::filesystem::path& path, int workers, bool apart) {
   const std::string text = path.string();
   const bool is_seed = !text.empty() && text.size() <= 18 &&
                        text.find_first_not_of("0123456789") == std::string::npos;
-  return is_seed ? random_faults(std::stoull(text), workers)
+  return is_seed ? random_faults(std::stoull(text), workers, apart)
                  : parse_faults(read_text(path, kMaxBytes), text);
 }
 
-std::vector<Fault> random_faults(uint64_t seed, int workers) {
+std::vector<Fault> random_faults(uint64_t seed, int workers, bool apart) {
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t end) { return random() % end; };
   std::vector<int> names(static_cast<size_t>(workers));
@@ -162,6 +162,14 @@ std::vector<Fault> random_faults(uint64_t seed, int workers) {
       continue;
     }
     fault.action = kind <= 2 ? Fault::Action::kFreeze : Fault::Action::kKill;
+    if (apart) {
+      constexpr FaultPoint kPoints[] = {FaultPoint::kStep,    FaultPoint::kGradient,
+                                        FaultPoint::kPushed,  FaultPoint::kLend,
+                                        FaultPoint::kApplied, FaultPoint::kStrategy,
+                                        FaultPoint::kSliced,  FaultPoint::kEvaluation};
+      fault.point = kPoints[below(std::size(kPoints))];
+      continue;
+    }
     // From the first of a step to its last.
     const auto first = static_cast<uint64_t>(FaultPoint::kStep),
                last = static_cast<uint64_t>(FaultPoint::kEvaluation);

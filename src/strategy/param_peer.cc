@@ -126,6 +126,7 @@ void ParamPeer::fetch(SampleRange samples) {
 }
 
 void ParamPeer::hand_weights(int rank) {
+  options_.pass(FaultPoint::kLend);
   Client& client = clients_.at(rank);
   for (size_t i = 0; i < kept_.size(); ++i) {
     const std::span<const float> slice = kept_[i].slice.weights();
@@ -171,6 +172,7 @@ void ParamPeer::apply(const std::vector<Push>& pushes) {
         parts.push_back({gradient_of(push.worker, kept), static_cast<double>(push.samples.size())});
     }
     if (!parts.empty() && !kept.slice.weights().empty()) kept.slice.apply(parts, settings, states);
+    if (&kept == &kept_.front()) options_.pass(FaultPoint::kApplied);
   }
   ++version_;
   samples_ += samples;
@@ -233,6 +235,7 @@ void ParamPeer::push(std::span<const float> gradient, const Push& push) {
 std::optional<Push> ParamPeer::take_pushed() {
   if (step_ != Step::kPushed) return std::nullopt;
   step_ = Step::kIdle;
+  options_.pass(FaultPoint::kPushed);
   return push_;
 }
 

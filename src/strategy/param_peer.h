@@ -23,6 +23,7 @@
 #include <optional>
 #include <vector>
 
+#include "cluster/faults.h"
 #include "fabric/fabric.h"
 #include "param/conductor.h"
 #include "param/kept_slice.h"
@@ -43,6 +44,7 @@ struct ParamPeerOptions {
   uint64_t version = 0;          // updates before
   const Desks* desks = nullptr;  // if there are any
   size_t bucket_bytes = kBucketBytes;
+  std::function<void(FaultPoint)> pass = [](FaultPoint) {};  // where a fault may be planned
 };
 
 class ParamPeer {

@@ -8,11 +8,12 @@ namespace {
 // How long nothing may happen before it is looked whether all is well.
 constexpr std::chrono::milliseconds kLookEvery{100};
 
-ParamPeerOptions with_members(ParamPeerOptions options, const World& world) {
+ParamPeerOptions for_world(ParamPeerOptions options, const World& world) {
   for (int rank = 0; rank < world.workers(); ++rank) {
     options.names.push_back(world.name_of(rank));
     options.computes.push_back(world.computes(rank));
   }
+  options.pass = [&world](FaultPoint point) { world.pass(point); };
   return options;
 }
 
@@ -21,7 +22,7 @@ ParamPeerOptions with_members(ParamPeerOptions options, const World& world) {
 ParamService::ParamService(World& world, ParamPeerOptions options, std::span<float> weights)
     : world_(world),
       fabric_(*world.fabric()),
-      peer_(fabric_, with_members(std::move(options), world), weights) {
+      peer_(fabric_, for_world(std::move(options), world), weights) {
   thread_.start([this] { serve(); });
 }
 
@@ -94,7 +95,10 @@ void ParamService::serve() {
   const std::atomic<bool>* const interrupted = world_.interrupt();
   while (peer_.status() && !abandoned_) {
     const bool stops = *interrupted;  // before the orders are taken: there are none after that
-    for (const Order& order : world_.take_orders()) peer_.obey(order);
+    for (const Order& order : world_.take_orders()) {
+      peer_.obey(order);
+      if (!world_.computes(world_.rank())) world_.set_step_served(peer_.version());
+    }
     if (peer_.is_over()) break;
     if (stops) {
       peer_.cut_off(Failure{FailureKind::kStaleView, -1, "a new view began"});
