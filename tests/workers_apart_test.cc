@@ -183,6 +183,35 @@ INSTANTIATE_TEST_SUITE_P(All, WorkersApart,
                                          Way{"backup", "shm", 2}, Way{"backup", "tcp", 0}),
                          way_name);
 
+class WorkersApartSlices : public WorkersTest {};
+
+TEST_F(WorkersApartSlices, ASlowServerKeepsLessFromTheNextEpochOn) {
+  write("wide.toml", R"(
+name = "wide"
+[data]
+source = "synthetic"
+samples = 2000
+test_samples = 100
+features = [64]
+classes = 4
+[model]
+layers = [{type = "dense", units = 1024, activation = "relu"}, {type = "dense", units = 4}]
+[training]
+epochs = 3
+batch = 32
+[optimizer]
+name = "adam"
+)");
+  write("slow.toml", "[[fault]]\naction = \"slow\"\nworker = 3\nfactor = 50\n");
+  done({"train", "wide.toml", "--no-progress", "--workers", "2", "--servers", "3", "--lanes", "1",
+        "--strategy", "parameter_server", "--set", "strategy.consistency=async", "--faults",
+        "slow.toml", "--run-dir", "run"});
+  EXPECT_GE(report("run").at("rebalances"), 1);
+  EXPECT_EQ(report("run").at("samples_unique"), 3 * 2000);
+  EXPECT_EQ(report("run").at("samples_duplicated"), 0);
+  expect_nothing_left({});
+}
+
 class WorkersApartInput : public WorkersTest {};
 
 TEST_F(WorkersApartInput, WhatMakesNoSenseIsRefused) {

@@ -2,13 +2,12 @@
 
 namespace starling {
 
-Apart::Apart(World& world, Executor& executor, const ParameterSpace& space, int replicas,
-             Desk* desk)
+Apart::Apart(World& world, Executor& executor, Ownership owners, Desk* desk)
     : fabric_(*world.fabric()),
       executor_(executor),
       rank_(world.rank()),
       workers_(world.workers()),
-      owners_(owners_of(world, space, replicas)) {
+      owners_(std::move(owners)) {
   if (desk == nullptr) return;
   desks_ = Desks(world, *desk);
   executor_.use_memory(

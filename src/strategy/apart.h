@@ -15,7 +15,7 @@ class Apart final : public Strategy {
  public:
   // All outlive it. All workers make it at the same time, within a unit. `desk` is this worker's,
   // if it has one: the executor writes its gradient there.
-  Apart(World& world, Executor& executor, const ParameterSpace& space, int replicas, Desk* desk);
+  Apart(World& world, Executor& executor, Ownership owners, Desk* desk);
   ~Apart() override;
 
   const char* name() const override { return "parameter_server"; }

@@ -9,12 +9,17 @@
 namespace starling {
 
 Ownership::Ownership(const ParameterSpace& space, std::vector<int> members, int replicas,
-                     std::vector<int> keepers)
+                     std::vector<int> keepers, std::vector<double> shares)
     : members_(std::move(members)), keepers_(std::move(keepers)), replicas_(replicas) {
   const std::span<const Block> blocks = space.blocks();
   const size_t owners = members_.size() - keepers_.size();
+  double share_before = 0;
   for (size_t i = 0, before = 0; i <= slices(); ++i) {  // owners before that slice
-    const size_t wanted = before * space.total_floats() / owners;
+    size_t wanted = before * space.total_floats() / owners;
+    if (!shares.empty() && i < slices()) {
+      wanted = static_cast<size_t>(share_before * static_cast<double>(space.total_floats()));
+      share_before += shares[i];
+    }
     const bool keeps =
         i < slices() && std::find(keepers_.begin(), keepers_.end(), members_[i]) != keepers_.end();
     before += keeps ? 0 : 1;
@@ -48,7 +53,8 @@ std::optional<int> Ownership::holder(size_t slice, std::span<const int> present)
   return std::nullopt;
 }
 
-Ownership owners_of(const World& world, const ParameterSpace& space, int replicas) {
+Ownership owners_of(const World& world, const ParameterSpace& space, int replicas,
+                    std::vector<double> shares) {
   if (replicas < 0 || replicas > 1) {
     throw input_error(fmt::format("strategy.replicas = {} is out of range", replicas),
                       "use 1 for a copy on the next worker, or 0 for none");
@@ -60,7 +66,7 @@ Ownership owners_of(const World& world, const ParameterSpace& space, int replica
     if (world.serves(rank) || keeps) members.push_back(world.name_of(rank));
     if (keeps) keepers.push_back(world.name_of(rank));
   }
-  return {space, std::move(members), replicas, std::move(keepers)};
+  return {space, std::move(members), replicas, std::move(keepers), std::move(shares)};
 }
 
 }  // namespace starling

@@ -1,8 +1,8 @@
 // Ownership: which worker keeps the optimizer state of which blocks. The space is cut into a slice
-// for each worker that serves, at blocks and of about equal size; with a replica, the one after the
-// owner (the first after the last) keeps a copy. Workers are meant by name, so that an ownership
-// still says who has what when some of them are gone. A pure function of its arguments: all workers
-// make the same one. Immutable, thus thread-safe.
+// for each worker that serves, at blocks and of about equal size, if no shares are given; with a
+// replica, the one after the owner (the first after the last) keeps a copy. Workers are meant by
+// name, so that an ownership still says who has what when some of them are gone. A pure function of
+// its arguments: all workers make the same one. Immutable, thus thread-safe.
 #pragma once
 
 #include <optional>
@@ -21,9 +21,10 @@ class Ownership {
   // Of nobody: there are no slices.
   Ownership() = default;
   // Slice i is that of members[i]. Replicas are 0 or 1; a worker alone keeps none. Those of
-  // `keepers`, if any, have an empty slice: they keep copies only.
+  // `keepers`, if any, have an empty slice: they keep copies only. Else slices may be given shares
+  // of the space, whose sum is 1.
   Ownership(const ParameterSpace& space, std::vector<int> members, int replicas,
-            std::vector<int> keepers = {});
+            std::vector<int> keepers = {}, std::vector<double> shares = {});
 
   const std::vector<int>& members() const { return members_; }
   const std::vector<int>& keepers() const { return keepers_; }
@@ -54,6 +55,7 @@ class Ownership {
 
 // Of those in the world that serve. One server alone has its copy on the first worker that
 // computes. Throws Error for replicas out of range.
-Ownership owners_of(const World& world, const ParameterSpace& space, int replicas);
+Ownership owners_of(const World& world, const ParameterSpace& space, int replicas,
+                    std::vector<double> shares = {});
 
 }  // namespace starling

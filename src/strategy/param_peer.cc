@@ -94,7 +94,7 @@ void ParamPeer::obey(const Order& order) {
     case Order::Kind::kLend:
       return lend(order.worker, order.samples);
     case Order::Kind::kApply:
-      return apply(order.pushes);
+      return serve([&] { apply(order.pushes); });
     case Order::Kind::kDrop:
       return await_gradient(rank_of(order.worker));
     case Order::Kind::kOver:
@@ -102,11 +102,18 @@ void ParamPeer::obey(const Order& order) {
   }
 }
 
+void ParamPeer::serve(FunctionRef<void()> work) {
+  const Instant begin = fabric_.now();
+  work();
+  options_.served(std::chrono::duration<double>(fabric_.now() - begin).count());
+  load_.seconds += std::chrono::duration<double>(fabric_.now() - begin).count();
+}
+
 void ParamPeer::lend(int worker, SampleRange samples) {
   if (!status_) return;  // cut off: nobody computes it
   const int rank = rank_of(worker);
   if (rank == fabric_.rank()) return fetch(samples);
-  if (clients_.contains(rank)) hand_weights(rank);
+  if (clients_.contains(rank)) serve([&] { hand_weights(rank); });
 }
 
 void ParamPeer::fetch(SampleRange samples) {
@@ -172,6 +179,7 @@ void ParamPeer::apply(const std::vector<Push>& pushes) {
         parts.push_back({gradient_of(push.worker, kept), static_cast<double>(push.samples.size())});
     }
     if (!parts.empty() && !kept.slice.weights().empty()) kept.slice.apply(parts, settings, states);
+    load_.floats += static_cast<double>(kept.slice.weights().size());
     if (&kept == &kept_.front()) options_.pass(FaultPoint::kApplied);
   }
   ++version_;

@@ -23,12 +23,14 @@
 #include <optional>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "cluster/faults.h"
 #include "fabric/fabric.h"
 #include "param/conductor.h"
 #include "param/kept_slice.h"
 #include "strategy/desk.h"
 #include "strategy/ownership.h"
+#include "strategy/slice_load.h"
 
 namespace starling {
 
@@ -45,6 +47,8 @@ struct ParamPeerOptions {
   const Desks* desks = nullptr;  // if there are any
   size_t bucket_bytes = kBucketBytes;
   std::function<void(FaultPoint)> pass = [](FaultPoint) {};  // where a fault may be planned
+  // Is told how many seconds this process has served others, each time: to make it slower.
+  std::function<void(double seconds)> served = [](double) {};
 };
 
 class ParamPeer {
@@ -91,6 +95,8 @@ class ParamPeer {
   uint64_t version() const { return version_; }
   // At the desks of others.
   uint64_t bytes_moved() const { return bytes_moved_; }
+  // What was served.
+  const ServedLoad& load() const { return load_; }
 
  private:
   // What of a slice is in a bucket: a gradient is sent in these.
@@ -128,6 +134,8 @@ class ParamPeer {
   std::vector<Piece> pieces_of(size_t slice) const;
   void keep_slices();
   void meet_members();
+  // What this process does for others, by the clock.
+  void serve(FunctionRef<void()> work);
   void lend(int worker, SampleRange samples);
   void fetch(SampleRange samples);
   void hand_weights(int rank);
@@ -151,6 +159,7 @@ class ParamPeer {
   std::vector<Order> log_;
   uint64_t version_, samples_ = 0;
   uint64_t bytes_moved_ = 0;
+  ServedLoad load_;
   bool over_ = false;
   Status status_;
 

@@ -14,6 +14,8 @@ ParamPeerOptions for_world(ParamPeerOptions options, const World& world) {
     options.computes.push_back(world.computes(rank));
   }
   options.pass = [&world](FaultPoint point) { world.pass(point); };
+  if (!world.computes(world.rank()))
+    options.served = [&world](double seconds) { world.slow_down(seconds); };
   return options;
 }
 

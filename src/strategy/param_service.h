@@ -42,6 +42,7 @@ class ParamService {
   const std::vector<Order>& log() const { return peer_.log(); }
   uint64_t version() const { return peer_.version(); }
   uint64_t bytes_moved() const { return peer_.bytes_moved(); }
+  const ServedLoad& load() const { return peer_.load(); }
 
  private:
   void serve();

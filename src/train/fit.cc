@@ -257,7 +257,7 @@ void FitLoop::gather_summary() {
                 world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes()};
   const std::vector<Own> all = world.gather("summary", std::span(&own, 1));
   impl_.summary.strategy = strategy_->name();
-  impl_.summary.rebalances = balancer_.changes();
+  impl_.summary.rebalances = balancer_.changes() + slice_shares_.changes;
   impl_.summary.bytes_moved = 0;
   impl_.summary.times.clear();
   impl_.summary.optimizer_bytes.clear();

@@ -15,6 +15,7 @@
 #include "starling/trainer.h"
 #include "strategy/balancer.h"
 #include "strategy/make_strategy.h"
+#include "strategy/slice_load.h"
 #include "train/checkpoint.h"
 #include "train/step.h"
 #include "train/trainer_impl.h"
@@ -90,6 +91,8 @@ class FitLoop {
   bool is_save_due_apart(uint64_t updates) const;
   void account_for(const std::vector<Order>& log);
   void share_trained();
+  // Slices for the next stretch in this view, by what each has served in this one; the same on all.
+  void balance_slices(const std::vector<ServedLoad>& by_rank);
   void average_statistics(const std::vector<float>& own);
 
   uint64_t steps_per_epoch() const;
@@ -119,6 +122,12 @@ class FitLoop {
   Executor& executor_;
   std::unique_ptr<Strategy> strategy_;
   Apart* apart_ = nullptr;  // the strategy, where workers train apart
+  ServedLoad served_;       // then: by this worker in the last stretch
+  struct SliceShares {
+    int64_t view = 0;  // for which they hold
+    std::vector<double> shares;
+    uint64_t changes = 0;
+  } slice_shares_;
   std::optional<TrainStep> step_;
   int64_t strategy_view_ = 0;  // the world's, for which it was made
   std::atomic<ShardRange> own_shards_{};

@@ -41,8 +41,13 @@ void FitLoop::check_apart() const {
 
 std::unique_ptr<Strategy> FitLoop::make_apart() {
   TrainState& state = impl_.state;
-  auto apart = std::make_unique<Apart>(impl_.world(), executor_, state.space,
-                                       impl_.options.strategy.replicas, state.desk());
+  // In another view slices are of equal size again: newcomers know of no others.
+  World& world = impl_.world();
+  if (slice_shares_.view != world.view()) slice_shares_.shares.clear();
+  slice_shares_.view = world.view();
+  Ownership owners =
+      owners_of(world, state.space, impl_.options.strategy.replicas, slice_shares_.shares);
+  auto apart = std::make_unique<Apart>(world, executor_, std::move(owners), state.desk());
   apart_ = apart.get();
   return apart;
 }
@@ -136,6 +141,7 @@ std::vector<Order> FitLoop::train_apart() {
   }
   service.settle();
   apart_->add_bytes_moved(service.bytes_moved());
+  served_ = service.load();
   return service.log();
 }
 
@@ -228,14 +234,30 @@ void FitLoop::share_trained() {
                    .save = is_save_due_apart(impl_.summary.steps)};
   const std::vector<float> statistics(impl_.state.statistics.span().begin(),
                                       impl_.state.statistics.span().end());
+  std::vector<ServedLoad> loads;  // by rank
   world.agree("sharing what was trained", [&] {
     spread_slices(world, impl_.state.owners(), impl_.state.weights.span());
     wishes_ = {};
     for (const Wishes& one : world.gather("wishes", std::span(&own, 1))) wishes_.add(one);
     average_statistics(statistics);
+    loads = world.gather("loads", std::span<const ServedLoad>(&served_, 1));
   });
+  balance_slices(loads);
   impl_.weights_changed();
   impl_.any_executor();
+}
+
+void FitLoop::balance_slices(const std::vector<ServedLoad>& by_rank) {
+  const World& world = impl_.world();
+  if (slice_shares_.view != world.view() || by_rank.size() != strategy_members_.size()) return;
+  const Ownership& owners = impl_.state.owners();
+  std::vector<ServedLoad> loads;
+  for (const int name : owners.members())
+    loads.push_back(by_rank[static_cast<size_t>(world.rank_of(name))]);
+  std::vector<double> shares = shares_by_load(owners, loads);
+  if (shares.empty()) return;
+  slice_shares_.shares = std::move(shares);
+  ++slice_shares_.changes;
 }
 
 // Of those that have computed: each has seen the moments of its own gradients.
