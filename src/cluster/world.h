@@ -53,6 +53,7 @@ class World {
   bool serves(int rank) const { return !has_roles() || is_server(rank); }
   bool computes(int rank) const { return !has_roles() || !is_server(rank); }
   int computing() const;  // how many do
+  std::vector<int> computing_names() const;
   // Whether all workers share one state, in memory that all of them see.
   bool shares_memory() const {
     return place_.descriptor >= 0 && place_.fabric == FabricKind::kShm && !place_.apart;

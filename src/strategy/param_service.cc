@@ -121,6 +121,7 @@ void ParamService::obey(const Order& order) {
     case Order::Kind::kApply:
       return apply(order.pushes);
     case Order::Kind::kDrop:
+      if (order.worker == world_.name()) dropped_ = true;
       return await_gradient(world_.rank_of(order.worker));
     case Order::Kind::kOver:
       over_ = true;
@@ -132,7 +133,7 @@ void ParamService::lend(int worker, SampleRange samples) {
   const int rank = world_.rank_of(worker);
   if (rank == world_.rank()) {
     step_ = Step::kFetching;
-    fetched_ = {samples, version_};
+    fetched_ = {samples, version_, std::exchange(dropped_, false)};
     for (const Kept& kept : kept_) {
       if (kept.owns) take_over(kept);
     }
@@ -162,20 +163,18 @@ void ParamService::lend(int worker, SampleRange samples) {
 
 void ParamService::apply(const std::vector<Push>& pushes) {
   std::vector<KeptSlice::Part> parts;
-  uint64_t samples = 0;
   for (const Push& push : pushes) {
-    samples += push.samples.size();
     if (push.finite) parts.push_back({push.worker, static_cast<double>(push.samples.size())});
   }
   if (!parts.empty()) {
-    const UpdateSettings settings(*options_.optimizer, options_.rate(samples_, samples), version_);
-    const auto states = static_cast<size_t>(state_count(options_.optimizer->kind));
+    const UpdateSettings settings = options_.rule.settings(pushes, version_, samples_);
+    const auto states = static_cast<size_t>(state_count(options_.rule.optimizer->kind));
     for (Kept& kept : kept_) {
       if (!kept.slice.weights().empty()) kept.slice.apply(parts, settings, states);
     }
   }
   ++version_;
-  samples_ += samples;
+  samples_ += samples_of(pushes);
   for (const Push& push : pushes) await_gradient(world_.rank_of(push.worker));
 }
 

@@ -21,6 +21,7 @@
 #include "cluster/world.h"
 #include "param/conductor.h"
 #include "param/kept_slice.h"
+#include "param/update_rule.h"
 #include "strategy/background_lane.h"
 #include "strategy/ownership.h"
 
@@ -29,10 +30,8 @@ namespace starling {
 struct ParamServiceOptions {
   const ParameterSpace* space = nullptr;
   const Ownership* owners = nullptr;
-  const Optimizer* optimizer = nullptr;
   KeptSlice::StateAt state;
-  // The learning rate of an update of so many samples, after so many in this stretch.
-  std::function<double(uint64_t before, uint64_t samples)> rate;
+  UpdateRule rule;
   uint64_t version = 0;  // updates before
 };
 
@@ -49,6 +48,7 @@ class ParamService {
   struct Lease {
     SampleRange samples;
     uint64_t version = 0;
+    bool dropped = false;  // the gradient before was; else it was applied, if there was one
   };
   std::optional<Lease> next();
   // The gradient of what it was lent, of the whole space; it stays until next() returns.
@@ -119,6 +119,7 @@ class ParamService {
   // Of the worker here, if it computes.
   enum class Step : uint8_t { kIdle, kFetching, kComputing, kPushing } step_ = Step::kIdle;
   Lease fetched_;
+  bool dropped_ = false;  // its last gradient
 
   std::mutex mutex_;  // guards what both threads use
   std::condition_variable changed_;

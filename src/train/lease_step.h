@@ -1,5 +1,6 @@
 // LeaseStep: the gradient of the samples that a worker was lent, computed by it alone: for workers
-// that train apart. Clipping by norm is of this gradient. One thread.
+// that train apart. Clipping by norm is of this gradient. Running statistics move only with
+// gradients that are applied, so that they are a function of the log. One thread.
 #pragma once
 
 #include <vector>
@@ -24,6 +25,9 @@ class LeaseStep {
   // With the weights as they are now. Throws Error when a number is not finite and the policy is to
   // stop.
   Result run(std::span<const uint64_t> samples, const RowReader& reader, uint32_t epoch);
+  // The last gradient is applied: running statistics move by its moments, if it was finite. Once,
+  // and before the executor computes anything else.
+  void commit();
 
  private:
   // Sums the stacks into the first, and returns the norm.
@@ -34,6 +38,7 @@ class LeaseStep {
   TrainState& state_;
   const Optimizer& optimizer_;
   const NonFinite policy_;
+  bool finite_ = false;  // the last gradient is
   MergeCache merges_;
   std::vector<double> block_sums_;
 };
