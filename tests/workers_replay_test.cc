@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "param/record_file.h"
+#include "seeds.h"
 #include "workers_testing.h"
 
 namespace starling {
@@ -133,6 +134,28 @@ TEST_F(WorkersReplay, GoesThroughTheLossOfServersAndWorkers) {
              {"--no-progress", "--servers", "2", "--set", "strategy.fabric=tcp", "--faults",
               "faults.toml"}));
   EXPECT_EQ(lost_in("run"), 2u);
+  expect_replayed("run");
+}
+
+TEST_F(WorkersReplay, GoesThroughKillsAndFreezes) {
+  for (uint64_t seed = 0; seed < seed_count(2); ++seed) {
+    SCOPED_TRACE(seed);
+    const Words words =
+        joined({train("cnn", seed % 2 == 0 ? "async" : "backup"),
+                {"--no-progress", "--respawn", "--set", "strategy.heartbeat_limit=1", "--set",
+                 "checkpoint.every_steps=5"}});
+    // Two that are lost at the same time may take a slice of the state with them.
+    const Ended ended = run(joined({words, {"--overwrite", "--faults", fmt::format("{}", seed)}}));
+    if (ended.code != 0) done(joined({words, {"--resume"}}));
+    expect_replayed("run");
+  }
+}
+
+TEST_F(WorkersReplay, GradientsThatAreNotFiniteChangeNothing) {
+  done(train(
+      "mlp", "async",
+      {"--no-progress", "--set", "non_finite=skip", "--set", "optimizer.learning_rate=1e30"}));
+  EXPECT_THAT(read("run/record.txt"), HasSubstr("!"));
   expect_replayed("run");
 }
 
