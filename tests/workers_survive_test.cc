@@ -119,7 +119,8 @@ TEST_P(WorkerKilledAt, EachPointOfTheProtocolIsMissedByNobody) {
     const bool of_slices = point == FaultPoint::kSliced || point == FaultPoint::kSpread;
     if (of_slices && std::string(fabric) != "sharded") continue;
     if (point == FaultPoint::kCheckpoint && worker > 0) continue;  // the chief's
-    if (point >= FaultPoint::kPushed) continue;                    // of workers that train apart
+    if (point == FaultPoint::kRecord || point >= FaultPoint::kPushed)
+      continue;  // of workers that train apart
     const bool early = point == FaultPoint::kStart || point == FaultPoint::kStrategy ||
                        point == FaultPoint::kSliced;
     const Json recoveries =

@@ -65,6 +65,13 @@ struct CheckpointPolicy {
   bool resume = false;  // go on from the newest good one, if there is one
 };
 
+// What workers that trained apart did, to be done again by one process (docs/parameter_service.md).
+struct ReplayOptions {
+  std::filesystem::path record;  // that FitOptions::record has written
+  bool stopped = false;          // the run was, after what the record has
+  uint64_t timing_seed = 1;      // of the moments at which gradients are computed: for no bits
+};
+
 struct FitOptions {
   uint32_t epochs = 1;
   uint64_t batch = 64;
@@ -83,6 +90,9 @@ struct FitOptions {
   // Asked after every step: true ends training after a checkpoint. For Ctrl-C.
   std::function<bool()> should_stop = {};
   std::filesystem::path ledger = {};  // ledger.jsonl: proof of every epoch's samples
+  // Where workers train apart: a file for what they do, in its order. It can be replayed.
+  std::filesystem::path record = {};
+  std::optional<ReplayOptions> replay = {};  // instead of training anew; by one process
 };
 
 // Values by name: "loss", "accuracy".
@@ -121,8 +131,8 @@ struct FitSummary {
   // updates when they were applied; and how many came too late.
   std::vector<uint64_t> staleness;
   uint64_t dropped_gradients = 0;
-  bool stopped = false;                   // by should_stop
-  std::string resumed_from;               // the checkpoint's path; empty if none
+  bool stopped = false;      // by should_stop
+  std::string resumed_from;  // the checkpoint's path; empty if none
 };
 
 class Trainer {

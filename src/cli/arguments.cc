@@ -57,6 +57,7 @@ class Parser {
     add_train();
     add_launch();
     add_run_commands();
+    add_replay();
     add_eval();
     add_predict();
     add_describe();
@@ -110,6 +111,14 @@ class Parser {
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->group("Job");
+    add_lanes_flag(sub);
+  }
+
+  void add_progress_flag(CLI::App* sub) {
+    sub->add_flag("--no-progress", arguments_.no_progress, "Write no progress")->group("Run");
+  }
+
+  void add_lanes_flag(CLI::App* sub) {
     sub->add_option("--lanes", raw_.lanes, "Threads; 0: one per core. Never changes the numbers")
         ->type_name("N")
         ->group("Job");
@@ -152,7 +161,10 @@ class Parser {
                   "Replace the run that is in the folder; not with --resume")
         ->excludes(resume)
         ->group("Run");
-    sub->add_flag("--no-progress", arguments_.no_progress, "Write no progress")->group("Run");
+    sub->add_flag("--record", arguments_.record,
+                  "Write down what workers that train apart do, for `starling replay`")
+        ->group("Run");
+    add_progress_flag(sub);
     sub->add_option("--faults", arguments_.faults,
                     "A file of faults that are to happen, or a seed: see docs/faults.md")
         ->type_name("FILE")
@@ -181,6 +193,24 @@ class Parser {
         ->required();
     add_one("stop", "Save a run that is under way, and end it", Command::kStop,
             "starling stop runs/fashion_cnn");
+  }
+
+  void add_replay() {
+    CLI::App* sub =
+        add(app_, "replay",
+            "Do again, in one process, what workers that trained apart did, and compare "
+            "the bits",
+            Command::kReplay,
+            "starling train job.toml --workers 3 --strategy parameter_server "
+            "--set strategy.consistency=async --record\n"
+            "  starling replay runs/job --timing-seed 7");
+    sub->add_option("RUN_DIR", arguments_.target, "The folder of the run")->required();
+    sub->add_option("--timing-seed", arguments_.timing_seed,
+                    "Of the moments at which gradients are computed. Never changes the numbers")
+        ->type_name("N")
+        ->group("Run");
+    add_lanes_flag(sub);
+    add_progress_flag(sub);
   }
 
   void add_fabric_flag(CLI::App* sub) {

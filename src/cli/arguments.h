@@ -21,6 +21,7 @@ enum class Command {
   kJoin,
   kLeave,
   kStop,
+  kReplay,
   kPredict,
   kDescribe,
   kTune,
@@ -42,7 +43,8 @@ struct Arguments {
   bool resume = false;
   bool overwrite = false;
   std::filesystem::path faults;  // of train
-  bool no_progress = false;
+  bool record = false;
+  bool no_progress = false;  // of replay too
 
   // launch, bench
   int workers = 1;
@@ -58,6 +60,8 @@ struct Arguments {
   // status, leave
   bool as_json = false;
   int worker = 0;
+
+  uint64_t timing_seed = 1;  // replay
 
   // eval, predict
   std::filesystem::path weights;

@@ -50,6 +50,11 @@ TEST(Arguments, OfTheOtherCommands) {
   EXPECT_EQ(predict.samples->first, 3u);
   EXPECT_EQ(predict.samples->last, 9u);
   EXPECT_EQ(predict.top, 2u);
+  const Arguments replay = parse({"replay", "runs/a", "--timing-seed", "5", "--lanes", "2"});
+  EXPECT_EQ(replay.command, Command::kReplay);
+  EXPECT_EQ(replay.target, "runs/a");
+  EXPECT_EQ(replay.timing_seed, 5u);
+  EXPECT_EQ(replay.settings.at(0).key, "lanes");
   EXPECT_TRUE(parse({"describe", "j", "--kernels"}).kernels);
   EXPECT_TRUE(parse({"tune", "j", "--dry-run"}).dry_run);
   EXPECT_EQ(parse({"data", "get", "mnist"}).command, Command::kDataGet);
@@ -57,7 +62,7 @@ TEST(Arguments, OfTheOtherCommands) {
 }
 
 TEST(Arguments, EveryCommandShowsAnExample) {
-  for (const char* command : {"train", "eval", "predict", "describe", "tune", "data"}) {
+  for (const char* command : {"train", "replay", "eval", "predict", "describe", "tune", "data"}) {
     const Arguments help = parse({command, "--help"});
     EXPECT_EQ(help.command, Command::kShowText);
     EXPECT_THAT(help.text,

@@ -31,6 +31,8 @@ int run_command(const Arguments& arguments, const Environment& environment) {
       return leave_command(arguments);
     case Command::kStop:
       return stop_command(arguments);
+    case Command::kReplay:
+      return replay_command(arguments, environment);
     case Command::kEval:
       return eval_command(arguments);
     case Command::kPredict:

@@ -10,6 +10,7 @@ namespace starling {
 
 // Exit codes, beside those of Error: 1 for what went wrong in the run, 2 for what the user gave.
 inline constexpr int kExitDone = 0;
+inline constexpr int kExitDifferent = 1;  // a replay: the bits are not those of the run
 inline constexpr int kExitResumeMe = 75;  // stopped by a signal, and saved: run again with --resume
 
 // Returns the exit code.

@@ -13,6 +13,7 @@ int status_command(const Arguments& arguments);
 int join_command(const Arguments& arguments);
 int leave_command(const Arguments& arguments);
 int stop_command(const Arguments& arguments);
+int replay_command(const Arguments& arguments, const Environment& environment);
 int eval_command(const Arguments& arguments);
 int predict_command(const Arguments& arguments);
 int describe_command(const Arguments& arguments);

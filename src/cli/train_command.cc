@@ -27,6 +27,7 @@ std::chrono::milliseconds milliseconds(double seconds) {
 std::string resume_line(const Arguments& arguments, const RunResult& result) {
   std::string line = fmt::format("starling train {} --resume --run-dir {}", arguments.target,
                                  result.folder.string());
+  if (arguments.record) line += " --record";
   for (const Setting& setting : arguments.settings) {
     line += fmt::format(" --set {}={}", setting.key, setting.value);
   }
@@ -54,6 +55,14 @@ void check_strategy(const StrategyJob& strategy, uint64_t workers) {
         fmt::format("strategy.min_workers = {}, but there are {} workers to begin with",
                     strategy.min_workers, workers),
         "raise --workers, or lower strategy.min_workers");
+}
+
+void check_record(const StrategyJob& strategy) {
+  if (strategy.name == "parameter_server" && strategy.consistency != "sync") return;
+  throw input_error(
+      "--record is for workers that train apart: this strategy gives the same bits anyway",
+      "leave it away, or use --strategy parameter_server --set strategy.consistency=async, ssp or "
+      "backup");
 }
 
 void check_faults(const std::vector<Fault>& faults, const Job& job) {
@@ -105,6 +114,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
           ? std::vector<Fault>()
           : load_faults(arguments.faults, processes(job), job.strategy.consistency != "sync");
   check_faults(faults, job);
+  if (arguments.record) check_record(job.strategy);
   const bool is_worker = environment.is_worker;
   // One worker that others may join has a launcher too.
   const bool is_elastic = job.workers > 1 || job.strategy.name == "all_reduce" ||
@@ -130,6 +140,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   options.folder = arguments.run_dir;
   options.resume = arguments.resume;
   options.overwrite = arguments.overwrite;
+  options.record = arguments.record;
   options.out = stderr;
   options.progress.enabled = !arguments.no_progress;
   options.progress.terminal = isatty(STDERR_FILENO) == 1;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, static_cast<size_t>(FaultPoint::kCount)> kNames = {
     "start",  "strategy", "sliced",        "step",    "gradient",  "spread",     "announced",
     "update", "block",    "block_written", "updated", "committed", "evaluation", "checkpoint",
-    "ledger", "results",  "pushed",        "lend",    "applied"};
+    "ledger", "record",   "results",       "pushed",  "lend",      "applied"};
 
 }  // namespace
 

@@ -34,6 +34,7 @@ enum class FaultPoint : uint8_t {
   kEvaluation,    // before an evaluation
   kCheckpoint,    // a checkpoint is being written
   kLedger,        // before the ledger is told of an epoch
+  kRecord,        // a stretch is recorded, but the others do not know it yet
   kResults,       // before the results are written
   // Of the parameter service, where workers train apart:
   kPushed,   // all servers have this worker's gradient, before the conductor is told

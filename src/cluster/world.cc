@@ -142,6 +142,14 @@ int World::computing() const {
   return workers() - (has_roles() ? static_cast<int>(servers_.size()) : 0);
 }
 
+std::vector<int> World::computing_names() const {
+  std::vector<int> names;
+  for (int rank = 0; rank < workers(); ++rank) {
+    if (computes(rank)) names.push_back(name_of(rank));
+  }
+  return names;
+}
+
 void World::require_shards(int shards) const {
   if (computing() <= shards) return;
   throw input_error(

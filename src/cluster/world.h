@@ -54,6 +54,7 @@ class World {
   bool serves(int rank) const { return !has_roles() || is_server(rank); }
   bool computes(int rank) const { return !has_roles() || !is_server(rank); }
   int computing() const;  // how many do
+  std::vector<int> computing_names() const;
   // Whether all workers share one state, in memory that all of them see.
   bool shares_memory() const { return is_of_one_host() && !place_.apart; }
   // Whether each has its own, but lets the others see where it computes (strategy/desk.h).

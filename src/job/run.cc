@@ -180,6 +180,7 @@ class Run {
     fit.validation = data_.validation;
     fit.checkpoints.resume = options_.resume;
     fit.ledger = folder_.ledger();
+    if (options_.record) fit.record = folder_.record();
     fit.should_stop = [this] {
       return (options_.should_stop && options_.should_stop()) ||
              (requests_ && requests_->stop_requested());
@@ -308,6 +309,8 @@ class Run {
   void resumed(const History& history) {
     history_ = history;
     if (is_chief()) write_job();
+    if (is_chief() && !options_.record && folder_.set_record_aside())
+      note("the run goes on without --record, so it can't be replayed any more");
   }
 
   void note(const std::string& text) {

@@ -3,6 +3,7 @@
 //   log.txt            what happened, when
 //   history.csv, curves.svg   after every epoch
 //   ledger.jsonl       proof that each epoch used every sample once
+//   record.txt         what workers that trained apart did, if it is to be recorded
 //   checkpoints/       the state of the run, to resume from
 //   best.safetensors   the best epoch's weights, if [training.save_best] is there
 //   model.safetensors  the weights at the end
@@ -28,6 +29,7 @@ struct RunOptions {
   std::filesystem::path folder = {};  // empty: runs/<name>
   bool resume = false;
   bool overwrite = false;
+  bool record = false;       // what workers that train apart do
   std::FILE* out = nullptr;  // for progress and notes; required, and outlives the run
   ProgressOptions progress = {};
   std::function<bool()> should_stop = {};  // asked in every step; true: save and end

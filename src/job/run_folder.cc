@@ -71,12 +71,20 @@ void RunFolder::prepare(FolderUse use) const {
 }
 
 void RunFolder::remove_run() const {
-  for (const fs::path& file :
-       {report(), history(), curves(), log(), ledger(), best(), model(), checkpoints(), job()}) {
+  for (const fs::path& file : {report(), history(), curves(), log(), ledger(), record(),
+                               record_aside(), best(), model(), checkpoints(), job()}) {
     std::error_code error;
     fs::remove_all(file, error);
     if (error) throw write_error(file, error.value());
   }
+}
+
+bool RunFolder::set_record_aside() const {
+  std::error_code error;
+  if (!fs::exists(record(), error)) return false;
+  fs::rename(record(), record_aside(), error);
+  if (error) throw write_error(record_aside(), error.value());
+  return true;
 }
 
 bool RunFolder::has_checkpoint() const {

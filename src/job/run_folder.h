@@ -34,9 +34,13 @@ class RunFolder {
   std::filesystem::path curves() const { return path_ / "curves.svg"; }
   std::filesystem::path log() const { return path_ / "log.txt"; }
   std::filesystem::path ledger() const { return path_ / "ledger.jsonl"; }
+  std::filesystem::path record() const { return path_ / "record.txt"; }
   std::filesystem::path best() const { return path_ / "best.safetensors"; }
   std::filesystem::path model() const { return path_ / "model.safetensors"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+
+  // What a run that is no longer recorded has left; returns whether there was such a file.
+  bool set_record_aside() const;
 
   bool has_checkpoint() const;
   // The folder of the checkpoint after `steps` steps.
@@ -44,6 +48,7 @@ class RunFolder {
 
  private:
   void remove_run() const;
+  std::filesystem::path record_aside() const { return path_ / "superseded-record.txt"; }
 
   std::filesystem::path path_;
 };

@@ -40,6 +40,11 @@ void SampleRanges::remove(SampleRange range) {
   if (rest.size() > 0) ranges_.insert(next, rest);
 }
 
+bool SampleRanges::has(SampleRange range) const {
+  const auto holder = std::lower_bound(ranges_.begin(), ranges_.end(), range.begin, ends_before);
+  return holder != ranges_.end() && holder->begin <= range.begin && range.end <= holder->end;
+}
+
 std::optional<SampleRange> SampleRanges::take(uint64_t most) {
   if (ranges_.empty() || most == 0) return std::nullopt;
   const SampleRange first = ranges_.front();

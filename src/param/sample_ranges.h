@@ -28,6 +28,7 @@ class SampleRanges {
   // Removes the first, so many of them at most, as far as they follow one another.
   std::optional<SampleRange> take(uint64_t most);
 
+  bool has(SampleRange range) const;  // all of them
   bool empty() const { return ranges_.empty(); }
   uint64_t size() const;
   const std::vector<SampleRange>& ranges() const {

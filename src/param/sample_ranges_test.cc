@@ -33,6 +33,15 @@ TEST(SampleRanges, TakesTheFirstAsFarAsTheyFollowOneAnother) {
   EXPECT_TRUE(ranges.empty());
 }
 
+TEST(SampleRanges, HasARangeOnlyIfItHasAllOfIt) {
+  SampleRanges ranges(SampleRange{10, 20});
+  ranges.add({30, 40});
+  EXPECT_TRUE(ranges.has({10, 20}));
+  EXPECT_TRUE(ranges.has({33, 40}));
+  for (const SampleRange& other : Ranges{{9, 12}, {15, 21}, {20, 30}, {15, 35}, {40, 41}})
+    EXPECT_FALSE(ranges.has(other)) << other.begin;
+}
+
 TEST(SampleRanges, RefusesWhatIsThereOrNotThere) {
   SampleRanges ranges(SampleRange{5, 10});
   EXPECT_THROW(ranges.add({9, 12}), std::logic_error);

@@ -96,6 +96,7 @@ void ParamPeer::obey(const Order& order) {
     case Order::Kind::kApply:
       return serve([&] { apply(order.pushes); });
     case Order::Kind::kDrop:
+      if (order.worker == name_of(fabric_.rank())) dropped_ = true;
       return await_gradient(rank_of(order.worker));
     case Order::Kind::kOver:
       over_ = true;
@@ -118,7 +119,7 @@ void ParamPeer::lend(int worker, SampleRange samples) {
 
 void ParamPeer::fetch(SampleRange samples) {
   step_ = Step::kFetching;
-  lease_ = {samples, version_};
+  lease_ = {samples, version_, std::exchange(dropped_, false)};
   for (const Kept& kept : kept_) {
     const std::span<const float> slice = kept.slice.weights();
     if (kept.owns) std::copy(slice.begin(), slice.end(), weights_.data() + kept.slice.offset());
@@ -168,10 +169,8 @@ const float* ParamPeer::gradient_of(int worker, Kept& kept) {
 }
 
 void ParamPeer::apply(const std::vector<Push>& pushes) {
-  uint64_t samples = 0;
-  for (const Push& push : pushes) samples += push.samples.size();
-  const UpdateSettings settings(*options_.optimizer, options_.rate(samples_, samples), version_);
-  const auto states = static_cast<size_t>(state_count(options_.optimizer->kind));
+  const UpdateSettings settings = options_.rule.settings(pushes, version_, samples_);
+  const auto states = static_cast<size_t>(state_count(options_.rule.optimizer->kind));
   for (Kept& kept : kept_) {
     std::vector<KeptSlice::Part> parts;
     for (const Push& push : pushes) {
@@ -183,7 +182,7 @@ void ParamPeer::apply(const std::vector<Push>& pushes) {
     if (&kept == &kept_.front()) options_.pass(FaultPoint::kApplied);
   }
   ++version_;
-  samples_ += samples;
+  samples_ += samples_of(pushes);
   for (const Push& push : pushes) await_gradient(rank_of(push.worker));
 }
 

@@ -28,6 +28,7 @@
 #include "fabric/fabric.h"
 #include "param/conductor.h"
 #include "param/kept_slice.h"
+#include "param/update_rule.h"
 #include "strategy/desk.h"
 #include "strategy/ownership.h"
 #include "strategy/slice_load.h"
@@ -39,10 +40,8 @@ struct ParamPeerOptions {
   std::vector<bool> computes;  // likewise
   const ParameterSpace* space = nullptr;
   const Ownership* owners = nullptr;
-  const Optimizer* optimizer = nullptr;
   KeptSlice::StateAt state;
-  // The learning rate of an update of so many samples, after so many in this stretch.
-  std::function<double(uint64_t before, uint64_t samples)> rate;
+  UpdateRule rule;
   uint64_t version = 0;          // updates before
   const Desks* desks = nullptr;  // if there are any
   size_t bucket_bytes = kBucketBytes;
@@ -72,6 +71,7 @@ class ParamPeer {
   struct Lease {
     SampleRange samples;
     uint64_t version = 0;
+    bool dropped = false;  // the gradient before was; else it was applied, if there was one
   };
   std::optional<Lease> take_lease();
   // A bucket of the gradient of the whole space is complete: it may be on its way while the others
@@ -166,6 +166,7 @@ class ParamPeer {
   // Of the worker here, if it computes.
   enum class Step : uint8_t { kIdle, kFetching, kFetched, kPushing, kPushed } step_ = Step::kIdle;
   Lease lease_;
+  bool dropped_ = false;  // its last gradient
   Push push_;
   std::span<const float> gradient_;
   std::vector<bool> sent_;  // buckets of it

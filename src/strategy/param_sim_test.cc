@@ -201,9 +201,8 @@ class Member {
         .computes = {},
         .space = &space(),
         .owners = &owners,
-        .optimizer = &kOptimizer,
         .state = [this](size_t, size_t offset) { return state_.momentum.data() + offset; },
-        .rate = rate_of,
+        .rule = {&kOptimizer, rate_of},
         .version = run.version,
         .desks = &desks,
         .bucket_bytes = 40 * sizeof(float)};

@@ -66,13 +66,21 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
                       .needed = [this](uint64_t rows) { return rows_of_shards(rows); }}),
       reader_(reader_of(train_)),
       first_epoch_(impl.epochs_done),
-      end_epoch_(impl.epochs_done + options.epochs) {
+      end_epoch_(impl.epochs_done + options.epochs),
+      schedule_epochs_(options.epochs) {
   if (options.epochs == 0) throw input_error("epochs = 0", "train for 1 epoch or more");
   if (options.validation) impl.check_data(options.validation, "validation");
   cursor_ = {.epoch = first_epoch_,
              .free = SampleRanges({0, train_.size()}),
              .sums = no_sums(impl.options.metrics.size())};
   if (trains_apart()) check_apart();
+  if (options.replay) open_replay();
+  if (!options.record.empty()) {
+    if (!trains_apart())
+      throw input_error("a record is of workers that train apart, and these don't",
+                        "leave it away: other strategies give the same bits anyway");
+    record_.emplace(options.record);
+  }
   if (!options.checkpoints.folder.empty() &&
       (impl.world().is_chief() || options.checkpoints.resume)) {
     open_store();
@@ -127,6 +135,7 @@ void FitLoop::follow_world() {
     strategy_members_.clear();
     for (int rank = 0; rank < world.workers(); ++rank)
       strategy_members_.push_back(world.name_of(rank));
+    computing_ = world.computing_names();
     if (impl_.options.strategy.balance == Balance::kSpeed)
       world.require_same("placement of shards", placement_text());
     const TrainState& state = impl_.state;
@@ -157,6 +166,7 @@ void FitLoop::begin() {
   for (const CallbackPtr& callback : options_.callbacks) callback->reset();
   if (options_.checkpoints.resume) resume();
   begin_ledger();
+  if (record_ && impl_.world().is_chief()) record_->go_on_after(impl_.state.step);
   impl_.world().agree("job", [&] { impl_.world().require_same("job", fingerprint_text()); });
 }
 
@@ -170,10 +180,13 @@ History FitLoop::run() {
         lanes - shards, lanes, shards));
   }
   for (const CallbackPtr& callback : options_.callbacks) callback->train_begin(trainer_);
-  while (!cursor_.ended && cursor_.epoch < end_epoch_) {
+  // A replay goes as far as its record.
+  while (options_.replay ? next_replayed_ < replayed_.size()
+                         : !cursor_.ended && cursor_.epoch < end_epoch_) {
     if (!run_epoch()) break;
     finish_epoch();
   }
+  if (options_.replay) impl_.summary.stopped = options_.replay->stopped;
   save_at_end();
   if (!impl_.summary.stopped) {
     for (const CallbackPtr& callback : options_.callbacks) callback->train_end(trainer_);
@@ -289,6 +302,7 @@ void FitLoop::start_loader() {
 
 bool FitLoop::run_epoch() {
   if (trains_apart()) return run_epoch_apart();
+  if (options_.replay) return replay_epoch();
   const uint64_t steps = steps_per_epoch();
   start_loader();
   impl_.any_executor();  // refreshes packed copies: a callback may have changed the weights

@@ -11,11 +11,12 @@
 #include "data/ledger.h"
 #include "data/loader.h"
 #include "observe/stragglers.h"
-#include "param/conductor.h"
+#include "param/record_file.h"
+#include "param/update_rule.h"
 #include "starling/trainer.h"
 #include "strategy/balancer.h"
 #include "strategy/make_strategy.h"
-#include "strategy/slice_load.h"
+#include "strategy/param_service.h"
 #include "train/checkpoint.h"
 #include "train/step.h"
 #include "train/trainer_impl.h"
@@ -23,7 +24,7 @@
 namespace starling {
 
 class Apart;
-class ParamService;
+class LeaseStep;
 
 class FitLoop {
  public:
@@ -83,17 +84,25 @@ class FitLoop {
   void run_stretch();
   std::vector<Order> train_apart();  // what was ordered
   Stretch make_stretch() const;
-  void work_apart(ParamService& service);
+  // Returns what this worker was lent last: that gradient's fate is in the log.
+  std::optional<ParamPeer::Lease> work_apart(ParamService& service, LeaseStep& step);
   // At these places in the order of the epoch.
   std::vector<uint64_t> samples_at(SampleRange places) const;
-  // The learning rate of an update of so many samples, when so many of the stretch are done.
-  double rate_apart(uint64_t before, uint64_t samples) const;
+  // From here to the end of the stretch.
+  UpdateRule update_rule() const;
   bool is_save_due_apart(uint64_t updates) const;
-  void account_for(const std::vector<Order>& log);
+  void account_for(std::span<const Order> log);
   void share_trained();
   // Slices for the next stretch in this view, by what each has served in this one; the same on all.
   void balance_slices(const std::vector<ServedLoad>& by_rank);
   void average_statistics(const std::vector<float>& own);
+  RecordedStretch begin_record() const;
+  void tell_record(const RecordedStretch& stretch);
+  // Where that is done again (fit_replay.cc).
+  void open_replay();
+  bool replay_epoch();  // false: the record ends in the middle
+  void replay_stretch(const RecordedStretch& stretch);
+  void check_recorded(const RecordedStretch& stretch) const;
 
   uint64_t steps_per_epoch() const;
   StepSize step_size() const;  // of the next step
@@ -134,6 +143,12 @@ class FitLoop {
   const StepSize full_step_;
   Balancer balancer_;
   std::vector<int> strategy_members_;  // names, by rank
+  std::vector<int> computing_;         // those of them that compute
+  std::vector<int> averaged_;          // whose statistics were averaged last
+  std::optional<RecordFile> record_;
+  std::vector<RecordedStretch> replayed_;  // all of them, where it is a replay
+  size_t next_replayed_ = 0;
+  std::unique_ptr<Executor> replayer_;  // for what the last of them was cut into
   StragglerWatch straggler_watch_;
   double shard_seconds_ = 0;  // of this worker, a shard each time, over all full steps
   uint64_t full_steps_ = 0;
@@ -147,6 +162,7 @@ class FitLoop {
   RowReader reader_;
   const uint32_t first_epoch_;
   uint32_t end_epoch_;
+  uint32_t schedule_epochs_;  // for which schedules are made
   Cursor cursor_;
   History history_;
   std::optional<OptimizerState> gathered_;  // for the checkpoint that is being written

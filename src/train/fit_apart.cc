@@ -12,6 +12,7 @@
 #include "train/fit.h"
 #include "train/lease_step.h"
 #include "train/optimizer_transfer.h"
+#include "train/stretch_replay.h"
 
 namespace starling {
 namespace {
@@ -20,6 +21,17 @@ using Clock = std::chrono::steady_clock;
 
 bool is_adaptive(OptimizerKind kind) {
   return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
+}
+
+// Whether the worker's gradient of what it was lent is among the updates.
+bool was_applied(const std::vector<Order>& log, int worker, const ParamPeer::Lease& lease) {
+  for (const Order& order : log) {
+    for (const Push& push : order.pushes) {
+      if (push.worker == worker && push.samples == lease.samples && push.version == lease.version)
+        return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -66,14 +78,11 @@ bool FitLoop::run_epoch_apart() {
 Stretch FitLoop::make_stretch() const {
   const World& world = impl_.world();
   const StrategyOptions& strategy = impl_.options.strategy;
-  Stretch stretch{.workers = {},
+  Stretch stretch{.workers = world.computing_names(),
                   .free = cursor_.free,
                   .lease = 1,
                   .version = impl_.state.step,
                   .consistency = {strategy.consistency, strategy.staleness, strategy.backup}};
-  for (int rank = 0; rank < world.workers(); ++rank) {
-    if (world.computes(rank)) stretch.workers.push_back(world.name_of(rank));
-  }
   // A round of all gradients that are waited for has the samples of a batch.
   const auto workers = static_cast<uint64_t>(world.computing());
   const int together = make_consistency(stretch.consistency, stretch.workers)->together();
@@ -82,14 +91,17 @@ Stretch FitLoop::make_stretch() const {
   return stretch;
 }
 
-double FitLoop::rate_apart(uint64_t before, uint64_t samples) const {
-  const uint64_t done = (cursor_.epoch - first_epoch_) * train_.size() +
-                        (train_.size() - cursor_.free.size()) + before;
-  const double share = static_cast<double>(samples) / static_cast<double>(options_.batch);
-  const Optimizer& optimizer = impl_.options.optimizer;
-  const double factor = is_adaptive(optimizer.kind) ? std::sqrt(share) : share;
-  return factor *
-         rate(optimizer, done / options_.batch, (end_epoch_ - first_epoch_) * steps_per_epoch());
+UpdateRule FitLoop::update_rule() const {
+  const uint64_t done =
+      (cursor_.epoch - first_epoch_) * train_.size() + (train_.size() - cursor_.free.size());
+  const uint64_t total = schedule_epochs_ * steps_per_epoch();
+  return {.optimizer = &impl_.options.optimizer,
+          .rate = [done, total, batch = options_.batch, &optimizer = impl_.options.optimizer](
+                      uint64_t before, uint64_t samples) {
+            const double share = static_cast<double>(samples) / static_cast<double>(batch);
+            const double factor = is_adaptive(optimizer.kind) ? std::sqrt(share) : share;
+            return factor * rate(optimizer, (done + before) / batch, total);
+          }};
 }
 
 // Two units, and what happens between them: everybody makes the strategy, and shares what was
@@ -98,10 +110,13 @@ void FitLoop::run_stretch() {
   World& world = impl_.world();
   const auto begin = Clock::now();
   follow_world();
+  RecordedStretch stretch = begin_record();
   // If the view has changed since, no gradient can have come to all who keep slices here. Others
   // may have gone on for a moment.
-  account_for(strategy_view_ == world.view() ? train_apart() : world.take_orders());
+  stretch.log = strategy_view_ == world.view() ? train_apart() : world.take_orders();
+  account_for(stretch.log);
   share_trained();
+  tell_record(stretch);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
@@ -123,14 +138,15 @@ std::vector<Order> FitLoop::train_apart() {
        .computes = {},
        .space = &state.space,
        .owners = &state.owners(),
-       .optimizer = &impl_.options.optimizer,
        .state = [&](size_t kind, size_t offset) { return state.optimizer.at(kind, offset); },
-       .rate = [&](uint64_t before, uint64_t samples) { return rate_apart(before, samples); },
+       .rule = update_rule(),
        .version = state.step,
        .desks = &apart_->desks()},
       state.weights.span());
   if (world.is_chief()) world.begin_stretch(make_stretch());
-  if (world.computes(world.rank())) work_apart(service);
+  LeaseStep step(executor_, state, impl_.options.optimizer, impl_.options.non_finite);
+  std::optional<ParamPeer::Lease> last;
+  if (world.computes(world.rank())) last = work_apart(service, step);
   if (const Status ended = service.finish(); !ended) {
     const std::string what =
         fmt::format("parameter_server update {}, worker {}: {}", service.version() + 1,
@@ -142,6 +158,7 @@ std::vector<Order> FitLoop::train_apart() {
   service.settle();
   apart_->add_bytes_moved(service.bytes_moved());
   served_ = service.load();
+  if (last && was_applied(service.log(), world.name(), *last)) step.commit();
   return service.log();
 }
 
@@ -153,17 +170,19 @@ std::vector<uint64_t> FitLoop::samples_at(SampleRange places) const {
   return ids;
 }
 
-void FitLoop::work_apart(ParamService& service) {
+std::optional<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, LeaseStep& step) {
   World& world = impl_.world();
-  LeaseStep step(executor_, impl_.state, impl_.options.optimizer, impl_.options.non_finite);
   step.tell_early({service.buckets(), [&](std::span<const float> gradient, size_t bucket) {
                      service.push_bucket(gradient, bucket);
                    }});
+  std::optional<ParamPeer::Lease> last;
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();
   while (const std::optional<ParamPeer::Lease> lease = service.next()) {
     const auto begin = Clock::now();
+    if (last && !lease->dropped) step.commit();
+    last = lease;
     ++gradients_;
     world.set_step(gradients_, std::max(total, gradients_));
     world.pass(FaultPoint::kStep);
@@ -186,6 +205,7 @@ void FitLoop::work_apart(ParamService& service) {
       asked = true;
     }
   }
+  return last;
 }
 
 bool FitLoop::is_save_due_apart(uint64_t updates) const {
@@ -194,7 +214,7 @@ bool FitLoop::is_save_due_apart(uint64_t updates) const {
   return is_time_to_save(every > 0 && updates >= updates_saved_ + every);
 }
 
-void FitLoop::account_for(const std::vector<Order>& log) {
+void FitLoop::account_for(std::span<const Order> log) {
   FitSummary& summary = impl_.summary;
   for (const Order& one : log) {
     if (one.kind == Order::Kind::kDrop) ++summary.dropped_gradients;
@@ -263,16 +283,39 @@ void FitLoop::balance_slices(const std::vector<ServedLoad>& by_rank) {
 // Of those that have computed: each has seen the moments of its own gradients.
 void FitLoop::average_statistics(const std::vector<float>& own) {
   World& world = impl_.world();
+  averaged_ = world.computing_names();
   if (own.empty()) return;
   const std::vector<float> all = world.gather("statistics", std::span(own));
-  for (size_t i = 0; i < own.size(); ++i) {
-    double sum = 0;
-    for (int r = 0; r < world.workers(); ++r) {
-      if (world.computes(r))
-        sum += static_cast<double>(all[static_cast<size_t>(r) * own.size() + i]);
-    }
-    impl_.state.statistics.data()[i] = static_cast<float>(sum / world.computing());
-  }
+  std::vector<std::span<const float>> parts;
+  for (const int name : averaged_)
+    parts.push_back(
+        std::span(all).subspan(static_cast<size_t>(world.rank_of(name)) * own.size(), own.size()));
+  mean_of(parts, impl_.state.statistics.span());
+}
+
+RecordedStretch FitLoop::begin_record() const {
+  return {.epoch = cursor_.epoch,
+          .version = impl_.state.step,
+          .epochs = schedule_epochs_,
+          .shards = executor_.options().shards,
+          .numbers = numbers_text(),
+          .optimizer = impl_.options.optimizer,
+          .workers = computing_,
+          .log = {},
+          .averaged = {}};
+}
+
+// A unit of its own: whoever is the chief then has all of it.
+void FitLoop::tell_record(const RecordedStretch& stretch) {
+  World& world = impl_.world();
+  if (!record_ || stretch.end_version() == stretch.version) return;
+  world.agree("the record", [&] {
+    if (!world.is_chief()) return;
+    RecordedStretch whole = stretch;
+    whole.averaged = averaged_;
+    record_->append(whole);
+    world.pass(FaultPoint::kRecord);
+  });
 }
 
 }  // namespace starling

@@ -37,18 +37,21 @@ LeaseStep::Result LeaseStep::run(std::span<const uint64_t> samples, const RowRea
   }
   const Sums& sums = executor_.board().total();
   const double norm = global_norm(state_.space, block_sums_);
-  const bool finite = std::isfinite(sums.loss) && std::isfinite(norm);
-  if (!finite && policy_ == NonFinite::kStop) {
+  finite_ = std::isfinite(sums.loss) && std::isfinite(norm);
+  if (!finite_ && policy_ == NonFinite::kStop) {
     throw run_error(fmt::format("after {} updates: the {} is not finite", state_.step,
                                 std::isfinite(sums.loss) ? "gradient" : "loss"),
                     "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, "
                     "or set non_finite = \"skip\"; --resume goes on from the last checkpoint");
   }
-  if (finite && optimizer_.clip_norm && norm > *optimizer_.clip_norm)
+  if (finite_ && optimizer_.clip_norm && norm > *optimizer_.clip_norm)
     scale(clip_scale(norm, *optimizer_.clip_norm));
-  if (finite && state_.moments.size() > 0)
+  return {gradient(), &sums, finite_};
+}
+
+void LeaseStep::commit() {
+  if (finite_ && state_.moments.size() > 0)
     executor_.board().commit_moments(state_.moments, state_.statistics.span());
-  return {gradient(), &sums, finite};
 }
 
 std::span<float> LeaseStep::gradient() const {

@@ -1,5 +1,6 @@
 // LeaseStep: the gradient of the samples that a worker was lent, computed by it alone: for workers
-// that train apart. Clipping by norm is of this gradient. One thread.
+// that train apart. Clipping by norm is of this gradient. Running statistics move only with
+// gradients that are applied, so that they are a function of the log. One thread.
 #pragma once
 
 #include <functional>
@@ -32,6 +33,9 @@ class LeaseStep final : private GradientWatch {
   // With the weights as they are now. Throws Error when a number is not finite and the policy is to
   // stop.
   Result run(std::span<const uint64_t> samples, const RowReader& reader, uint32_t epoch);
+  // The last gradient is applied: running statistics move by its moments, if it was finite. Once,
+  // and before the executor computes anything else.
+  void commit();
 
  private:
   std::span<const Bucket> buckets() const override { return early_.buckets; }
@@ -45,6 +49,7 @@ class LeaseStep final : private GradientWatch {
   TrainState& state_;
   const Optimizer& optimizer_;
   const NonFinite policy_;
+  bool finite_ = false;  // the last gradient is
   Early early_;
   MergeCache merges_;
   const MergePlan* plan_ = nullptr;  // of this run

@@ -59,21 +59,24 @@ int Trainer::Impl::shards_of(uint64_t batch) const {
   return options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());
 }
 
+std::unique_ptr<Executor> Trainer::Impl::make_executor(int shards) const {
+  const int64_t micro = options.micro_batch > 0 ? options.micro_batch : default_micro_batch(model);
+  return std::make_unique<Executor>(model.graph(), options.loss, options.metrics, state.space,
+                                    state.moments, state.weights.data(),
+                                    ExecutorOptions{.lanes = options.lanes,
+                                                    .shards = shards,
+                                                    .micro_batch = micro,
+                                                    .precision = options.precision,
+                                                    .seed = options.seed});
+}
+
 Executor& Trainer::Impl::executor_for(uint64_t batch) {
   const int shards = trains_apart(options.strategy)
                          ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(options.lanes)))
                          : shards_of(batch);
-  const int64_t micro = options.micro_batch > 0 ? options.micro_batch : default_micro_batch(model);
-  if (!executor_ || executor_->options().shards != shards ||
-      executor_->options().micro_batch != micro) {
+  if (!executor_ || executor_->options().shards != shards) {
     executor_.reset();  // its memory first
-    executor_ = std::make_unique<Executor>(model.graph(), options.loss, options.metrics,
-                                           state.space, state.moments, state.weights.data(),
-                                           ExecutorOptions{.lanes = options.lanes,
-                                                           .shards = shards,
-                                                           .micro_batch = micro,
-                                                           .precision = options.precision,
-                                                           .seed = options.seed});
+    executor_ = make_executor(shards);
   }
   return fresh();
 }

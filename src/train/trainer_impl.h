@@ -21,6 +21,7 @@ class Trainer::Impl {
   // workers train apart it is for what one is lent, which is no batch of shards: it is only cut for
   // the lanes.
   Executor& executor_for(uint64_t batch);
+  std::unique_ptr<Executor> make_executor(int shards) const;
   // The executor there is, whatever its shards: for evaluation.
   Executor& any_executor();
   // The weights were changed from outside: their packed copies are stale.

@@ -2,6 +2,7 @@
 """Writes the seeds of the fuzz targets under corpus/: good files, and hostile ones that a parser is
 likely to trust. Files that fuzzing has found are added by hand and stay. Usage: make_seeds.py"""
 import gzip
+import hashlib
 import json
 import pathlib
 import struct
@@ -211,8 +212,37 @@ def frames_seeds():
     w("bad_hello_magic", hello(magic=b"STARLINK"))
 
 
+def stretch(log, version=0, end=1, optimizer="adam", head="stretch 0 %d 4"):
+    fields = ("schedule=step learning_rate=0.001 momentum=0.9 beta1=0.9 beta2=0.999 epsilon=1e-08 "
+              "weight_decay=0 clip_norm=0.5 warmup_steps=0 every=0 milestones=3,9 gamma=0.1 floor=0")
+    return (head % version + "\nnumbers 0.1.0 avx2\noptimizer %s %s\nworkers 0 1\n" % (optimizer, fields) + log +
+            "averaged 0 1\nend %d " % end).encode()
+
+
+def record_seeds():
+    w = lambda name, data: write("fuzz_record", name, data)
+    log = "lend 0 0 10\nlend 1 10 20\napply 1:10-20@0\n"
+    good = stretch(log)
+    w("good_stretch", good)  # the target adds its hash
+    w("good_not_finite", stretch("lend 0 0 10\nlend 1 10 20\napply 0:0-10@0 1:10-20@0!\n"))
+    w("good_drop", stretch("lend 0 0 10\ndrop 0\n", end=0))
+    w("good_record", b"starling-record 1\n" + good + hashlib.sha256(good).hexdigest().encode() + b"\n")
+    w("bad_empty", b"")
+    w("bad_hash", b"starling-record 1\n" + good + b"0" * 64 + b"\n")
+    w("bad_end", stretch(log, end=2))
+    w("bad_order", stretch(log + "borrow 1 2\n"))
+    w("bad_push", stretch("lend 0 0 10\napply 0:0-10\n"))
+    w("bad_push_backwards", stretch("lend 0 0 10\napply @-:\n"))
+    w("bad_not_lent", stretch("apply 0:0-10@0\n"))
+    w("bad_huge", stretch("lend 0 0 18446744073709551616\n", end=0))
+    w("bad_optimizer", stretch(log, optimizer="adamant"))
+    w("bad_epoch", stretch(log, head="stretch 4294967296 %d 4"))
+    w("bad_truncated", good[:-20])
+
+
 idx_seeds()
 npy_seeds()
 safetensors_seeds()
 job_seeds()
 frames_seeds()
+record_seeds()
