@@ -31,8 +31,8 @@ std::span<float> KeptSlice::room_for(int worker) {
 }
 
 void KeptSlice::apply(std::span<const Part> parts, const UpdateSettings& settings, size_t states) {
-  double samples = 0;
-  for (const Part& part : parts) samples += part.samples;
+  double whole = 0;
+  for (const Part& part : parts) whole += part.weight;
   alignas(kAlignment) std::array<float, kBlockElements> mean;
   for (size_t b = first_; b < last_; ++b) {
     const Block& block = space_.blocks()[b];
@@ -42,7 +42,7 @@ void KeptSlice::apply(std::span<const Part> parts, const UpdateSettings& setting
       mean.fill(0);
       for (const Part& part : parts) {
         const float* const own = room_for(part.worker).data() + at;
-        const auto share = static_cast<float>(part.samples / samples);
+        const auto share = static_cast<float>(part.weight / whole);
         for (size_t i = 0; i < block.size; ++i) mean[i] += share * own[i];
       }
       gradient = mean.data();

@@ -19,7 +19,8 @@ ParamService::ParamService(World& world, const ParamServiceOptions& options,
       fabric_(*world.fabric()),
       options_(options),
       weights_(weights),
-      version_(options.version) {
+      version_(options.version),
+      samples_(options.samples) {
   const Ownership& owners = *options_.owners;
   const auto keep = [&](size_t slice, bool owns) {
     const BlockRange blocks = owners.blocks(slice);
@@ -132,7 +133,9 @@ void ParamService::lend(int worker, SampleRange samples) {
   const int rank = world_.rank_of(worker);
   if (rank == world_.rank()) {
     step_ = Step::kFetching;
-    fetched_ = {samples, version_};
+    fetched_.samples = samples;
+    fetched_.version = version_;
+    fetched_.lent = std::chrono::steady_clock::now();
     for (const Kept& kept : kept_) {
       if (kept.owns) take_over(kept);
     }
@@ -161,22 +164,17 @@ void ParamService::lend(int worker, SampleRange samples) {
 }
 
 void ParamService::apply(const std::vector<Push>& pushes) {
-  std::vector<KeptSlice::Part> parts;
-  uint64_t samples = 0;
-  for (const Push& push : pushes) {
-    samples += push.samples.size();
-    if (push.finite) parts.push_back({push.worker, static_cast<double>(push.samples.size())});
-  }
-  if (!parts.empty()) {
-    const UpdateSettings settings(*options_.optimizer, options_.rate(samples_, samples), version_);
-    const auto states = static_cast<size_t>(state_count(options_.optimizer->kind));
-    for (Kept& kept : kept_) {
-      if (!kept.slice.weights().empty()) kept.slice.apply(parts, settings, states);
-    }
+  const UpdatePlan plan = plan_update(options_.rules, pushes, version_, samples_);
+  const auto states = static_cast<size_t>(state_count(plan.settings.kind));
+  for (Kept& kept : kept_) {
+    if (!plan.parts.empty() && !kept.slice.weights().empty())
+      kept.slice.apply(plan.parts, plan.settings, states);
   }
   ++version_;
-  samples_ += samples;
-  for (const Push& push : pushes) await_gradient(world_.rank_of(push.worker));
+  for (const Push& push : pushes) {
+    samples_ += push.samples.size();
+    await_gradient(world_.rank_of(push.worker));
+  }
 }
 
 // The next one of that worker.
@@ -264,6 +262,7 @@ bool ParamService::look_at_servers() {
       return true;
     case Step::kPushing:
       step_ = Step::kIdle;
+      fetched_.pushed = std::chrono::steady_clock::now();
       world_.tell_pushed(*std::exchange(wanted_, std::nullopt));
       return true;
   }

@@ -12,8 +12,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -21,6 +21,7 @@
 #include "cluster/world.h"
 #include "param/conductor.h"
 #include "param/kept_slice.h"
+#include "param/update_plan.h"
 #include "strategy/background_lane.h"
 #include "strategy/ownership.h"
 
@@ -29,11 +30,9 @@ namespace starling {
 struct ParamServiceOptions {
   const ParameterSpace* space = nullptr;
   const Ownership* owners = nullptr;
-  const Optimizer* optimizer = nullptr;
   KeptSlice::StateAt state;
-  // The learning rate of an update of so many samples, after so many in this stretch.
-  std::function<double(uint64_t before, uint64_t samples)> rate;
-  uint64_t version = 0;  // updates before
+  UpdateRules rules;
+  uint64_t version = 0, samples = 0;  // updates, and samples of the run, before
 };
 
 class ParamService {
@@ -49,6 +48,8 @@ class ParamService {
   struct Lease {
     SampleRange samples;
     uint64_t version = 0;
+    // When the gradient before was on all servers, and when these samples were lent.
+    std::chrono::steady_clock::time_point pushed, lent;
   };
   std::optional<Lease> next();
   // The gradient of what it was lent, of the whole space; it stays until next() returns.
@@ -112,7 +113,7 @@ class ParamService {
   std::map<int, Client> clients_;  // by rank; without this one
   std::vector<Server> servers_;    // without this one
   std::vector<Order> log_;
-  uint64_t version_, samples_ = 0;
+  uint64_t version_, samples_;
   bool over_ = false;
   Status failure_;
 

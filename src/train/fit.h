@@ -11,7 +11,7 @@
 #include "data/ledger.h"
 #include "data/loader.h"
 #include "observe/stragglers.h"
-#include "param/conductor.h"
+#include "param/update_plan.h"
 #include "starling/trainer.h"
 #include "strategy/balancer.h"
 #include "strategy/make_strategy.h"
@@ -83,8 +83,7 @@ class FitLoop {
   void work_apart(ParamService& service);
   // At these places in the order of the epoch.
   std::vector<uint64_t> samples_at(SampleRange places) const;
-  // The learning rate of an update of so many samples, when so many of the stretch are done.
-  double rate_apart(uint64_t before, uint64_t samples) const;
+  UpdateRules update_rules() const;
   bool is_save_due_apart(uint64_t updates) const;
   void account_for(const std::vector<Order>& log);
   void share_trained();
@@ -128,6 +127,7 @@ class FitLoop {
   Wishes wishes_;                     // of all workers, for after this step
   uint64_t gradients_ = 0;            // of this worker, where it trains apart
   uint64_t updates_saved_ = 0;        // likewise: when the last checkpoint was written
+  Speeds speeds_;                     // likewise: of all workers
   Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
   uint64_t bytes_before_ = 0;
   data::Loader loader_;

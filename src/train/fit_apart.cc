@@ -3,8 +3,6 @@
 // of the other strategies: there workers join and leave, and checkpoints are written.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "base/lost_worker.h"
 #include "starling/error.h"
 #include "strategy/param_service.h"
@@ -17,8 +15,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool is_adaptive(OptimizerKind kind) {
-  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
+constexpr double kMostDamping = 10;
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::max(0.0, std::chrono::duration<double>(end - begin).count());
+}
+
+// Says where the time until then has gone: for the gradient and the weights that were on their way,
+// or for others, who had to come first.
+std::optional<ParamService::Lease> next_lease(ParamService& service, Strategy::Seconds& spent) {
+  const auto begin = Clock::now();
+  std::optional<ParamService::Lease> lease = service.next();
+  const auto end = Clock::now();
+  const double waiting =
+      seconds_between(lease ? std::max(begin, lease->pushed) : begin, lease ? lease->lent : end);
+  spent.waiting += waiting;
+  spent.communication += seconds_between(begin, end) - waiting;
+  return lease;
 }
 
 }  // namespace
@@ -39,6 +52,12 @@ void FitLoop::check_apart() const {
                                   options_.accumulate, impl_.options.strategy.consistency),
                       "use accumulate = 1: every gradient is an update, or a part of one");
   }
+  static_cast<void>(partition_from_name(impl_.options.strategy.partition));
+  const double damping = impl_.options.strategy.damping;
+  if (!(damping >= 0 && damping <= kMostDamping)) {
+    throw input_error(fmt::format("strategy.damping = {} is out of range", damping),
+                      fmt::format("use 0 … {}; 0 is none", kMostDamping));
+  }
 }
 
 bool FitLoop::run_epoch_apart() {
@@ -57,28 +76,28 @@ Stretch FitLoop::make_stretch() const {
   const StrategyOptions& strategy = impl_.options.strategy;
   Stretch stretch{.workers = {},
                   .free = cursor_.free,
-                  .lease = 1,
+                  .batch = options_.batch,
                   .version = impl_.state.step,
-                  .consistency = {strategy.consistency, strategy.staleness, strategy.backup}};
+                  .consistency = {strategy.consistency, strategy.staleness, strategy.backup},
+                  .partition = partition_from_name(strategy.partition),
+                  .speeds = {}};
   for (int rank = 0; rank < world.workers(); ++rank) {
-    if (world.computes(rank)) stretch.workers.push_back(world.name_of(rank));
+    if (!world.computes(rank)) continue;
+    stretch.workers.push_back(world.name_of(rank));
+    stretch.speeds.push_back(speeds_.of(stretch.workers.back()));
   }
-  // A round of all gradients that are waited for has the samples of a batch.
-  const auto workers = static_cast<uint64_t>(world.computing());
-  const int together = make_consistency(stretch.consistency, stretch.workers)->together();
-  const uint64_t round = together > 1 ? static_cast<uint64_t>(together) : workers;
-  stretch.lease = std::max<uint64_t>(1, options_.batch / round);
   return stretch;
 }
 
-double FitLoop::rate_apart(uint64_t before, uint64_t samples) const {
-  const uint64_t done = (cursor_.epoch - first_epoch_) * train_.size() +
-                        (train_.size() - cursor_.free.size()) + before;
-  const double share = static_cast<double>(samples) / static_cast<double>(options_.batch);
-  const Optimizer& optimizer = impl_.options.optimizer;
-  const double factor = is_adaptive(optimizer.kind) ? std::sqrt(share) : share;
-  return factor *
-         rate(optimizer, done / options_.batch, (end_epoch_ - first_epoch_) * steps_per_epoch());
+UpdateRules FitLoop::update_rules() const {
+  const StrategyOptions& strategy = impl_.options.strategy;
+  // Gradients of a round are of one version, and so nobody's are stale.
+  const bool lowers = strategy.adjust_momentum && strategy.consistency != "backup";
+  return {.optimizer = impl_.options.optimizer,
+          .batch = options_.batch,
+          .total_steps = (end_epoch_ - first_epoch_) * steps_per_epoch(),
+          .apart = lowers ? static_cast<size_t>(impl_.world().computing()) : 1,
+          .damping = strategy.damping};
 }
 
 // Two units, and what happens between them: everybody makes the strategy, and shares what was
@@ -110,14 +129,18 @@ std::vector<Order> FitLoop::train_apart() {
       world,
       {.space = &state.space,
        .owners = &state.owners(),
-       .optimizer = &impl_.options.optimizer,
        .state = [&](size_t kind, size_t offset) { return state.optimizer.at(kind, offset); },
-       .rate = [&](uint64_t before, uint64_t samples) { return rate_apart(before, samples); },
-       .version = state.step},
+       .rules = update_rules(),
+       .version = state.step,
+       .samples =
+           (cursor_.epoch - first_epoch_) * train_.size() + (train_.size() - cursor_.free.size())},
       state.weights.span());
   if (world.is_chief()) world.begin_stretch(make_stretch());
   if (world.computes(world.rank())) work_apart(service);
-  if (const Status ended = service.finish(); !ended) {
+  const auto waiting = Clock::now();
+  const Status ended = service.finish();
+  seconds_before_.waiting += seconds_between(waiting, Clock::now());
+  if (!ended) {
     const std::string what =
         fmt::format("parameter_server update {}, worker {}: {}", service.version() + 1,
                     world.rank(), ended.failure().message);
@@ -143,18 +166,23 @@ void FitLoop::work_apart(ParamService& service) {
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();
-  while (const std::optional<ParamService::Lease> lease = service.next()) {
-    const auto begin = Clock::now();
+  while (const std::optional<ParamService::Lease> lease = next_lease(service, seconds_before_)) {
     ++gradients_;
     world.set_step(gradients_, std::max(total, gradients_));
     world.pass(FaultPoint::kStep);
+    const auto begin = Clock::now();
     const LeaseStep::Result result = step.run(samples_at(lease->samples), reader_, cursor_.epoch);
-    world.slow_down(std::chrono::duration<double>(Clock::now() - begin).count());
+    world.slow_down(seconds_between(begin, Clock::now()));
+    const double seconds = seconds_between(begin, Clock::now());
+    shard_seconds_ += seconds * static_cast<double>(full_step_.samples) /
+                      static_cast<double>(lease->samples.size()) / executor_.options().shards;
+    ++full_steps_;
     world.pass(FaultPoint::kGradient);
     Push push{.worker = world.name(),
               .samples = lease->samples,
               .version = lease->version,
               .finite = result.finite,
+              .seconds = seconds,
               .sums = {result.sums->loss}};
     push.sums.insert(push.sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
     service.push(result.gradient, push);
@@ -179,6 +207,7 @@ void FitLoop::account_for(const std::vector<Order>& log) {
   FitSummary& summary = impl_.summary;
   for (const Order& one : log) {
     if (one.kind == Order::Kind::kDrop) ++summary.dropped_gradients;
+    for (const Push& push : one.pushes) speeds_.add(push.worker, push.samples.size(), push.seconds);
     if (one.kind != Order::Kind::kApply) continue;
     for (const Push& push : one.pushes) {
       const uint64_t missed = impl_.state.step - push.version;
