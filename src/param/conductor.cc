@@ -23,7 +23,7 @@ Conductor::Conductor(const Stretch& stretch)
                   .workers = stretch.workers,
                   .samples = stretch.free.size(),
                   .batch = stretch.batch,
-                  .waited_for = consistency_->waited_for(stretch.workers.size())},
+                  .spare = consistency_->spare()},
                  speeds_of(stretch)),
       version_(stretch.version),
       idle_(stretch.workers) {}
@@ -85,7 +85,7 @@ void Conductor::lend() {
       continue;
     }
     at = idle_.erase(at);
-    const SampleRange samples = *free_.take(lease);
+    const SampleRange samples = *free_.take_about(lease, partition_.most(worker));
     partition_.lend(worker, samples.size());
     consistency_->begin(worker);
     lent_.emplace(worker, samples);

@@ -71,7 +71,7 @@ class Backup final : public Consistency {
     return arrived_.empty() || (awaits && !is_full()) ? Fate{} : close();
   }
   void keep_to(const std::set<int>& workers) override { there_ = workers.size(); }
-  size_t waited_for(size_t workers) const override { return workers - spare_; }
+  size_t spare() const override { return spare_; }
 
  private:
   bool is_full() const { return arrived_.size() + spare_ >= there_; }

@@ -44,8 +44,8 @@ class Consistency {
   // applied. Nobody waits for the others.
   virtual void keep_to(const std::set<int>& /*workers*/) {}
 
-  // How many gradients of so many workers have the samples of a batch.
-  virtual size_t waited_for(size_t workers) const { return workers; }
+  // How many gradients a round does not wait for.
+  virtual size_t spare() const { return 0; }
 };
 
 // For these workers. Throws Error for a name that is not known and numbers that make no sense.

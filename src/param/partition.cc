@@ -46,26 +46,38 @@ Partition::Partition(const PartitionOptions& options, Speeds speeds)
   for (size_t i = 0; i < shares.size(); ++i) shares_[options_.workers[i]] = shares[i];
 }
 
+size_t Partition::waited_for(size_t workers) const {
+  return workers > options_.spare ? workers - options_.spare : 1;
+}
+
+uint64_t Partition::most(int worker) const {
+  return is_common() ? options_.batch : std::min(options_.batch, shares_.at(worker));
+}
+
 uint64_t Partition::lease(int worker) const {
-  const uint64_t size = options_.kind == PartitionKind::kEqual
-                            ? std::max<uint64_t>(1, options_.batch / options_.waited_for)
-                            : lease_by_speed(worker);
-  return is_common() ? size : std::min(size, shares_.at(worker));
+  const uint64_t size =
+      options_.kind == PartitionKind::kEqual
+          ? std::max<uint64_t>(1, options_.batch / waited_for(options_.workers.size()))
+          : lease_by_speed(worker);
+  return std::min(size, most(worker));
 }
 
 uint64_t Partition::lease_by_speed(int worker) const {
-  std::vector<double> speeds = speeds_.of_all(options_.workers);
-  const auto at = std::find(options_.workers.begin(), options_.workers.end(), worker);
-  const double own = speeds[static_cast<size_t>(at - options_.workers.begin())];
+  std::vector<int> there;
+  for (const int other : options_.workers) {
+    if (other == worker || is_common() || shares_.at(other) > 0) there.push_back(other);
+  }
+  std::vector<double> speeds = speeds_.of_all(there);
+  const auto at = std::find(there.begin(), there.end(), worker);
+  const double own = speeds[static_cast<size_t>(at - there.begin())];
   // A round waits for the fastest. Who is slower than those must not come before one of them with a
   // smaller gradient, and have that dropped.
   std::sort(speeds.begin(), speeds.end(), std::greater<>());
-  const double sum = std::accumulate(
-      speeds.begin(), speeds.begin() + static_cast<std::ptrdiff_t>(options_.waited_for), 0.0);
-  const double least = speeds[options_.waited_for - 1];
+  speeds.resize(waited_for(speeds.size()));
+  const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
   const auto batch = static_cast<double>(options_.batch);
-  return static_cast<uint64_t>(
-      std::clamp(std::round(batch * (std::max(own, least) / sum)), 1.0, batch));
+  const double size = std::round(batch * (std::max(own, speeds.back()) / sum));
+  return static_cast<uint64_t>(std::clamp(size, 1.0, batch));
 }
 
 void Partition::lend(int worker, uint64_t samples) {

@@ -28,15 +28,17 @@ struct PartitionOptions {
   std::vector<int> workers;  // by name
   uint64_t samples = 0;      // to be divided
   uint64_t batch = 1;        // samples of a round
-  size_t waited_for = 1;     // gradients of a round
+  size_t spare = 0;          // gradients that a round does not wait for
 };
 
 class Partition {
  public:
   Partition(const PartitionOptions& options, Speeds speeds);
 
-  // How many samples the worker is to be lent next, at most; 0: it has used its share.
+  // About how many samples the worker is to be lent next; 0: it has used its share.
   uint64_t lease(int worker) const;
+  // At most.
+  uint64_t most(int worker) const;
   // Whether no worker ever rests while there are samples.
   bool is_common() const { return shares_.empty(); }
 
@@ -47,6 +49,8 @@ class Partition {
   void took(int worker, uint64_t samples, double seconds);
 
  private:
+  // Of those that still have samples; one, if nobody is waited for.
+  size_t waited_for(size_t workers) const;
   uint64_t lease_by_speed(int worker) const;
 
   const PartitionOptions options_;

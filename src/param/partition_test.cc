@@ -74,8 +74,7 @@ TEST(Partition, LeasesAreOfOneSampleAtLeastAndOfABatchAtMost) {
   Speeds speeds;
   speeds.know(0, 1e9);
   speeds.know(1, 1e-9);
-  const Partition partition({.workers = {0, 1}, .samples = 9, .batch = 40, .waited_for = 2},
-                            speeds);
+  const Partition partition({.workers = {0, 1}, .samples = 9, .batch = 40}, speeds);
   EXPECT_EQ(partition.lease(0), 40u);
   EXPECT_EQ(partition.lease(1), 1u);
 }
@@ -86,7 +85,7 @@ TEST(Partition, ABatchIsOfThoseThatAreWaitedFor) {
   speeds.know(1, 150);
   speeds.know(2, 50);
   speeds.know(3, 5);
-  const Partition partition({.workers = {0, 1, 2, 3}, .samples = 9, .batch = 60, .waited_for = 3},
+  const Partition partition({.workers = {0, 1, 2, 3}, .samples = 9, .batch = 60, .spare = 1},
                             speeds);
   EXPECT_EQ(partition.lease(0), 20u);
   EXPECT_EQ(partition.lease(1), 30u);
@@ -94,13 +93,21 @@ TEST(Partition, ABatchIsOfThoseThatAreWaitedFor) {
   EXPECT_EQ(partition.lease(3), 10u) << "or it would come before one of the others";
 }
 
+TEST(Partition, WhoIsLeftAloneHasABatch) {
+  Speeds speeds;
+  speeds.know(0, 90);
+  speeds.know(1, 10);
+  Partition partition(
+      {.kind = PartitionKind::kWeighted, .workers = {0, 1}, .samples = 1000, .batch = 40}, speeds);
+  EXPECT_EQ(partition.lease(1), 4u);
+  partition.lend(0, 900);
+  EXPECT_EQ(partition.lease(0), 0u);
+  EXPECT_EQ(partition.lease(1), 40u);
+}
+
 TEST(Partition, ASharesLastLeaseIsWhatIsLeftOfIt) {
-  Partition partition({.kind = PartitionKind::kEqual,
-                       .workers = {4, 7},
-                       .samples = 15,
-                       .batch = 10,
-                       .waited_for = 2},
-                      {});
+  Partition partition(
+      {.kind = PartitionKind::kEqual, .workers = {4, 7}, .samples = 15, .batch = 10}, {});
   EXPECT_EQ(partition.lease(4), 5u);
   partition.lend(4, 5);
   EXPECT_EQ(partition.lease(4), 3u);

@@ -3,6 +3,8 @@
 // of the other strategies: there workers join and leave, and checkpoints are written.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/lost_worker.h"
 #include "starling/error.h"
 #include "strategy/param_service.h"
@@ -16,6 +18,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kMostDamping = 10;
+// After so many the speed of each worker is known.
+constexpr uint64_t kMeasuredBatches = 8;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
   return std::max(0.0, std::chrono::duration<double>(end - begin).count());
@@ -85,6 +89,18 @@ Stretch FitLoop::make_stretch() const {
     if (!world.computes(rank)) continue;
     stretch.workers.push_back(world.name_of(rank));
     stretch.speeds.push_back(speeds_.of(stretch.workers.back()));
+  }
+  const bool is_known = std::all_of(stretch.speeds.begin(), stretch.speeds.end(),
+                                    [](double speed) { return speed > 0; });
+  // Shares by speeds that are not known are equal: only a few samples are divided so.
+  if (stretch.partition == PartitionKind::kWeighted && !is_known) {
+    SampleRanges few;
+    uint64_t most = kMeasuredBatches * std::max(options_.batch, stretch.workers.size());
+    while (const std::optional<SampleRange> some = stretch.free.take(most)) {
+      few.add(*some);
+      most -= some->size();
+    }
+    stretch.free = few;
   }
   return stretch;
 }
