@@ -2,9 +2,11 @@
 // was before them. Nothing else counts: no clock, no member, no order in which things came. So all
 // who have the log of orders make the same updates, then or later.
 //
-// The rate is the schedule's after so many samples, times the update's part of a batch: n / batch,
-// for Adam and AdamW its root. So an epoch of many small updates moves the weights about as far as
-// one of whole batches.
+// The rate is the schedule's after so many samples, times the usual update's part of a batch, for
+// Adam and AdamW its root. So an epoch of many small updates moves the weights about as far as one
+// of whole batches. An update of n samples counts as n / usual of a usual one: the rate is as many
+// times larger, and moments and velocity go on by as much: β to that power, and the gradient counts
+// as often. So the noise of a slow worker's small gradients does not drown the others'.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,7 @@ namespace starling {
 struct UpdateRules {
   Optimizer optimizer;
   uint64_t batch = 1;        // samples of a step of the schedule
+  double usual = 1;          // samples of an update, if all workers are equally fast
   uint64_t total_steps = 1;  // of the run
   // Gradients of so many workers that don't wait for one another act like momentum: the optimizer's
   // own is lowered for it (docs/parameter_service.md). 1: it is as it is.

@@ -17,7 +17,12 @@ Push push_of(int worker, uint64_t samples, uint64_t version, bool finite = true)
 }
 
 UpdateRules rules_of(const Optimizer& optimizer) {
-  return {.optimizer = optimizer, .batch = 64, .total_steps = 100, .apart = 1, .damping = 0};
+  return {.optimizer = optimizer,
+          .batch = 64,
+          .usual = 16,
+          .total_steps = 100,
+          .apart = 1,
+          .damping = 0};
 }
 
 TEST(UpdatePlan, TheRateFollowsTheSamplesOfAnUpdate) {
@@ -30,6 +35,44 @@ TEST(UpdatePlan, TheRateFollowsTheSamplesOfAnUpdate) {
   EXPECT_EQ(plan.parts[1].weight, 6);
   const UpdatePlan adaptive = plan_update(rules_of(adam(0.5)), pushes, 7, 0);
   EXPECT_FLOAT_EQ(adaptive.settings.rate, 0.25f);
+}
+
+// Two halves of a usual update with the same gradient do what the whole one does, as far as small
+// parts of a whole may differ.
+TEST(UpdatePlan, APartOfAUpdateCountsAsSuch) {
+  for (const Optimizer& optimizer :
+       {sgd(1e-3), momentum(1e-3, {.weight_decay = 0.01}), nesterov(1e-3), adam(1e-3)}) {
+    SCOPED_TRACE(optimizer_name(optimizer.kind));
+    const UpdateRules rules = rules_of(optimizer);
+    const auto run = [&](uint64_t samples, int updates) {
+      float weight = 1, first = 0.5f, second = 0.3f;
+      float* states[] = {&first, &second};
+      const float gradient = 0.7f;
+      for (int i = 0; i < updates; ++i) {
+        const std::vector<Push> pushes = {push_of(0, samples, 5000)};
+        const UpdatePlan plan = plan_update(rules, pushes, 5000, 0);
+        EXPECT_TRUE(update_block(plan.settings, true, &gradient, 1, &weight, states));
+      }
+      return 1 - weight;
+    };
+    const float whole = run(16, 40);
+    EXPECT_NEAR(run(8, 80), whole, 0.05 * whole);
+    EXPECT_NEAR(run(1, 640), whole, 0.1 * whole);
+  }
+}
+
+TEST(UpdatePlan, ASmallGradientsNoiseCountsLess) {
+  const std::vector<Push> one = {push_of(0, 1, 0)}, usual = {push_of(0, 16, 0)};
+  for (const Optimizer& optimizer : {adam(0.1), adamw(0.1)}) {
+    const UpdateSettings small = plan_update(rules_of(optimizer), one, 0, 0).settings;
+    EXPECT_NEAR(small.beta1_rest, 0.1 / 16, 1e-3);
+    EXPECT_NEAR(small.beta2_rest, 0.001 / 16, 1e-5);
+    EXPECT_EQ(plan_update(rules_of(optimizer), usual, 0, 0).settings.beta1, 0.9f);
+    EXPECT_EQ(plan_update(rules_of(optimizer), usual, 0, 0).settings.beta2_rest, 0.001f);
+  }
+  const UpdateSettings small = plan_update(rules_of(momentum(0.1)), one, 0, 0).settings;
+  EXPECT_FLOAT_EQ(small.gradient_scale, 1.0f / 16);
+  EXPECT_EQ(plan_update(rules_of(momentum(0.1)), usual, 0, 0).settings.gradient_scale, 1);
 }
 
 TEST(UpdatePlan, TheScheduleCountsSamples) {

@@ -108,11 +108,14 @@ Stretch FitLoop::make_stretch() const {
 UpdateRules FitLoop::update_rules() const {
   const StrategyOptions& strategy = impl_.options.strategy;
   // Gradients of a round are of one version, and so nobody's are stale.
-  const bool lowers = strategy.adjust_momentum && strategy.consistency != "backup";
+  const bool rounds = strategy.consistency == "backup";
+  const auto workers = static_cast<size_t>(impl_.world().computing());
+  const auto batch = static_cast<double>(options_.batch);
   return {.optimizer = impl_.options.optimizer,
           .batch = options_.batch,
+          .usual = rounds ? batch : batch / static_cast<double>(workers),
           .total_steps = (end_epoch_ - first_epoch_) * steps_per_epoch(),
-          .apart = lowers ? static_cast<size_t>(impl_.world().computing()) : 1,
+          .apart = strategy.adjust_momentum && !rounds ? workers : 1,
           .damping = strategy.damping};
 }
 
