@@ -174,6 +174,26 @@ TEST_P(WorkersApart, AGradientThatIsNotFiniteEndsTheRunOnce) {
   expect_nothing_left({});
 }
 
+TEST_P(WorkersApart, EverySampleOnceHoweverTheyAreDivided) {
+  write("faults.toml", "[[fault]]\naction = \"slow\"\nworker = 1\nfactor = 5\n");
+  for (const char* partition : {"equal", "weighted", "dynamic"}) {
+    SCOPED_TRACE(partition);
+    // Checkpoints cut an epoch into stretches: shares are divided anew.
+    done(apart(
+        GetParam(), 2,
+        {"--run-dir", partition, "--faults", "faults.toml", "--set",
+         fmt::format("strategy.partition={}", partition), "--set", "checkpoint.every_steps=20"}));
+    expect_each_once(partition, 2);
+    const Json found = report(partition);
+    EXPECT_EQ(found.at("partition"), partition);
+    for (const Json& worker : found.at("worker_times")) {
+      EXPECT_EQ(worker.at("shard_s") > 0, worker.at("worker") < kWorkers) << worker;
+      EXPECT_GE(worker.at("compute_s"), 0);
+      EXPECT_GT(worker.at("waiting_s"), 0);
+    }
+  }
+}
+
 std::string way_name(const testing::TestParamInfo<Way>& info) {
   return fmt::format("{}_{}{}", info.param.consistency, info.param.fabric, info.param.servers);
 }
@@ -212,6 +232,24 @@ name = "adam"
   expect_nothing_left({});
 }
 
+class WorkersApartBound : public WorkersApart {};
+
+// With no gradient ahead of another, in shares of one size, all make their gradients in turns:
+// while the slow one makes its own, each of the others can make one, however fast they are.
+TEST_F(WorkersApartBound, ASlowWorkerHoldsTheOthers) {
+  write("faults.toml", "[[fault]]\naction = \"slow\"\nworker = 1\nfactor = 20\n");
+  done(apart({"ssp", "shm", 0}, 1,
+             {"--run-dir", "run", "--faults", "faults.toml", "--set", "strategy.staleness=0",
+              "--set", "strategy.partition=equal", "--set", "checkpoint.enabled=false"}));
+  expect_each_once("run", 1);
+  const Json found = report("run");
+  EXPECT_LE(found.at("staleness").size(), size_t{kWorkers}) << found.at("staleness");
+  // 334 or 333 samples each, 13 in a gradient.
+  uint64_t gradients = 0;
+  for (const Json& number : found.at("staleness")) gradients += number.get<uint64_t>();
+  EXPECT_EQ(gradients, uint64_t{kWorkers} * 26);
+}
+
 class WorkersApartInput : public WorkersTest {};
 
 TEST_F(WorkersApartInput, WhatMakesNoSenseIsRefused) {
@@ -228,6 +266,14 @@ TEST_F(WorkersApartInput, WhatMakesNoSenseIsRefused) {
   EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=backup",
                      "--set", "strategy.backup=2"}),
               HasSubstr("strategy.backup = 2 of 2 workers"));
+  EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=async",
+                     "--set", "strategy.partition=fair"}),
+              AllOf(HasSubstr("dynamic"), HasSubstr("equal"), HasSubstr("weighted")));
+  for (const char* damping : {"-0.1", "10.5", "nan"}) {
+    EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=async",
+                       "--set", fmt::format("strategy.damping={}", damping)}),
+                AllOf(HasSubstr("strategy.damping"), HasSubstr("0 … 10")));
+  }
   EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=async",
                      "--set", "training.accumulate=2"}),
               HasSubstr("training.accumulate"));

@@ -34,6 +34,12 @@ struct StrategyOptions {
   std::string consistency = "sync";
   int staleness = 3;  // of "ssp": by how many gradients a worker may be ahead of the slowest
   int backup = 1;     // of "backup": how many gradients a round does not wait for
+  // Of those three: who gets which samples, "dynamic", "equal" or "weighted"; how much less a
+  // gradient counts for each update that its weights had missed; and whether momentum is lowered
+  // for workers that don't wait for each other.
+  std::string partition = "dynamic";
+  double damping = 0;
+  bool adjust_momentum = true;
   Balance balance = Balance::kEven;
   uint64_t min_workers = 1;  // with fewer, the others save and wait for some to join
   uint64_t check_every = 0;  // steps between two comparisons of all workers' weights; 0: never

@@ -119,6 +119,9 @@ struct StrategyJob {
   std::string consistency = "sync";
   uint64_t staleness = 3;
   uint64_t backup = 1;
+  std::string partition = "dynamic";
+  double damping = 0;
+  bool adjust_momentum = true;
   std::string balance = "even";
   uint64_t check_every = 0;
   bool survive = true;

@@ -199,6 +199,9 @@ TrainerOptions trainer_options(const Job& job) {
                       .consistency = job.strategy.consistency,
                       .staleness = static_cast<int>(job.strategy.staleness),
                       .backup = static_cast<int>(job.strategy.backup),
+                      .partition = job.strategy.partition,
+                      .damping = job.strategy.damping,
+                      .adjust_momentum = job.strategy.adjust_momentum,
                       .balance = job.strategy.balance == "speed" ? Balance::kSpeed : Balance::kEven,
                       .min_workers = job.strategy.min_workers,
                       .check_every = job.strategy.check_every};

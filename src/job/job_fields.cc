@@ -17,6 +17,7 @@ constexpr std::string_view kStrategies[] = {"auto", "single", "all_reduce", "sha
                                             "parameter_server"};
 constexpr std::string_view kFabrics[] = {"shm", "tcp"};
 constexpr std::string_view kConsistencies[] = {"sync", "async", "ssp", "backup"};
+constexpr std::string_view kPartitions[] = {"dynamic", "equal", "weighted"};
 constexpr std::string_view kBalances[] = {"even", "speed"};
 
 constexpr Range kAtLeastOne{.min = 1};
@@ -302,6 +303,19 @@ void add_run_sections(std::vector<Section>& sections) {
             "backup: how many gradients of a round are not waited for.",
             [](Job& j) -> Slot { return &j.strategy.backup; },
             {.max = 1023}},
+           {"partition",
+            "async, ssp, backup: how samples are divided between the workers.",
+            [](Job& j) -> Slot { return &j.strategy.partition; },
+            {},
+            kPartitions},
+           {"damping",
+            "async, ssp: how much less a gradient counts for each update that its weights had "
+            "missed.",
+            [](Job& j) -> Slot { return &j.strategy.damping; },
+            {.min = 0, .max = 10}},
+           {"adjust_momentum",
+            "async, ssp: whether momentum is lowered, as stale gradients act like some.",
+            [](Job& j) -> Slot { return &j.strategy.adjust_momentum; }},
            {"balance",
             "How many shards each worker computes: as many, or by its speed.",
             [](Job& j) -> Slot { return &j.strategy.balance; },

@@ -335,6 +335,7 @@ class Run {
     report.workers = world().computing();
     report.servers = world().workers() - report.workers;
     report.consistency = job_.strategy.consistency;
+    report.partition = job_.strategy.partition;
     report.staleness = summary.staleness;
     report.dropped_gradients = summary.dropped_gradients;
     report.lanes = trainer.lanes();

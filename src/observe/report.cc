@@ -72,6 +72,7 @@ std::string report_to_json(const Report& report) {
   json["servers"] = report.servers;
   if (report.consistency != "sync") {
     json["consistency"] = report.consistency;
+    json["partition"] = report.partition;
     json["staleness"] = report.staleness;
     json["dropped_gradients"] = report.dropped_gradients;
   }

@@ -16,6 +16,7 @@ struct Report {
   int workers = 1;
   int servers = 0;                   // beside them, that compute nothing
   std::string consistency = "sync";  // of parameter_server
+  std::string partition;             // where workers train apart
   std::vector<uint64_t> staleness;   // gradients by updates that their weights had missed
   uint64_t dropped_gradients = 0;    // that came too late
   int lanes = 1;

@@ -4,11 +4,27 @@
 #include <utility>
 
 namespace starling {
+namespace {
+
+Speeds speeds_of(const Stretch& stretch) {
+  Speeds speeds;
+  for (size_t i = 0; i < stretch.speeds.size(); ++i)
+    speeds.know(stretch.workers[i], stretch.speeds[i]);
+  return speeds;
+}
+
+}  // namespace
 
 Conductor::Conductor(const Stretch& stretch)
     : free_(stretch.free),
-      lease_(stretch.lease),
+      workers_(stretch.workers),
       consistency_(make_consistency(stretch.consistency, stretch.workers)),
+      partition_({.kind = stretch.partition,
+                  .workers = stretch.workers,
+                  .samples = stretch.free.size(),
+                  .batch = stretch.batch,
+                  .spare = consistency_->spare()},
+                 speeds_of(stretch)),
       version_(stretch.version),
       idle_(stretch.workers) {}
 
@@ -18,6 +34,7 @@ std::vector<Order> Conductor::pushed(const Push& push) {
   const auto lent = lent_.find(push.worker);
   if (lent == lent_.end() || lent->second != push.samples) return {};
   lent_.erase(lent);
+  partition_.took(push.worker, push.samples.size(), push.seconds);
   waiting_.emplace(push.worker, push);
   obey(consistency_->arrive(push.worker));
   return go_on();
@@ -30,8 +47,11 @@ std::vector<Order> Conductor::drain() {
 
 void Conductor::obey(const Consistency::Fate& fate) {
   for (const int worker : fate.dropped) {
-    free_.add(waiting_.extract(worker).mapped().samples);
-    orders_.push_back({.kind = Order::Kind::kDrop, .worker = worker, .samples = {}, .pushes = {}});
+    const Push push = waiting_.extract(worker).mapped();
+    free_.add(push.samples);
+    partition_.give_back(worker, push.samples.size());
+    orders_.push_back(
+        {.kind = Order::Kind::kDrop, .worker = worker, .samples = {}, .pushes = {push}});
     idle_.push_back(worker);
     ++dropped_;
   }
@@ -45,15 +65,28 @@ void Conductor::obey(const Consistency::Fate& fate) {
   orders_.push_back(std::move(update));
 }
 
+void Conductor::keep_to_those_there() {
+  if (partition_.is_common()) return;
+  std::set<int> there;
+  for (const int worker : workers_) {
+    if (partition_.lease(worker) > 0 || lent_.contains(worker) || waiting_.contains(worker))
+      there.insert(worker);
+  }
+  consistency_->keep_to(there);
+}
+
 void Conductor::lend() {
+  keep_to_those_there();
   for (auto at = idle_.begin(); at != idle_.end() && !draining_ && !free_.empty();) {
     const int worker = *at;
-    if (!consistency_->may_begin(worker)) {
+    const uint64_t lease = partition_.lease(worker);
+    if (lease == 0 || !consistency_->may_begin(worker)) {
       ++at;
       continue;
     }
     at = idle_.erase(at);
-    const SampleRange samples = *free_.take(lease_);
+    const SampleRange samples = *free_.take_about(lease, partition_.most(worker));
+    partition_.lend(worker, samples.size());
     consistency_->begin(worker);
     lent_.emplace(worker, samples);
     orders_.push_back(
@@ -64,8 +97,8 @@ void Conductor::lend() {
 std::vector<Order> Conductor::go_on() {
   if (over_) return {};
   lend();
-  if (draining_ || free_.empty()) obey(consistency_->run_dry());
-  if (!draining_) lend();  // what was dropped, or waited for that update
+  obey(consistency_->look());
+  lend();  // what waited for that update
   over_ = lent_.empty() && waiting_.empty() && (draining_ || free_.empty());
   if (over_) orders_.push_back({});
   return std::exchange(orders_, {});

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "param/consistency.h"
+#include "param/partition.h"
 #include "param/sample_ranges.h"
 
 namespace starling {
@@ -28,6 +29,7 @@ struct Push {
   SampleRange samples;
   uint64_t version = 0;      // of the weights: how many updates they had seen
   bool finite = true;        // false: it counts as used, but changes nothing
+  double seconds = 0;        // for which the worker computed it
   std::vector<double> sums;  // of loss and metrics over the samples
   bool operator==(const Push&) const = default;
 };
@@ -42,16 +44,18 @@ struct Order {
   Kind kind = Kind::kOver;
   int worker = -1;
   SampleRange samples;       // of kLend
-  std::vector<Push> pushes;  // of kApply, in the order in which they are added
+  std::vector<Push> pushes;  // of kApply, in the order in which they are added; what kDrop is about
   bool operator==(const Order&) const = default;
 };
 
 struct Stretch {
   std::vector<int> workers;  // those that compute, by name
   SampleRanges free;         // samples of the epoch to be trained on
-  uint64_t lease = 1;        // samples of a gradient
+  uint64_t batch = 1;        // samples of a round of all gradients that are waited for
   uint64_t version = 0;      // updates before this stretch
   ConsistencyOptions consistency;
+  PartitionKind partition = PartitionKind::kDynamic;
+  std::vector<double> speeds;  // of the workers, in samples per second; 0: not known
 };
 
 class Conductor {
@@ -72,12 +76,14 @@ class Conductor {
 
  private:
   void lend();
+  void keep_to_those_there();
   void obey(const Consistency::Fate& fate);
   std::vector<Order> go_on();
 
   SampleRanges free_;
-  const uint64_t lease_;
+  const std::vector<int> workers_;
   const std::unique_ptr<Consistency> consistency_;
+  Partition partition_;
   uint64_t version_;
   std::vector<int> idle_;            // workers, in the order in which they became so
   std::map<int, SampleRange> lent_;  // by worker

@@ -22,20 +22,30 @@ Order lend(int worker, SampleRange samples) {
 Order apply(std::vector<Push> pushes) {
   return {.kind = Order::Kind::kApply, .worker = -1, .samples = {}, .pushes = std::move(pushes)};
 }
-Order drop(int worker) {
-  return {.kind = Order::Kind::kDrop, .worker = worker, .samples = {}, .pushes = {}};
+Order drop(const Push& push) {
+  return {.kind = Order::Kind::kDrop, .worker = push.worker, .samples = {}, .pushes = {push}};
 }
 Push push(int worker, SampleRange samples, uint64_t version = 0) {
-  return {.worker = worker, .samples = samples, .version = version, .finite = true, .sums = {}};
+  return {.worker = worker,
+          .samples = samples,
+          .version = version,
+          .finite = true,
+          .seconds = 0,
+          .sums = {}};
 }
 const Order kOver{};
 
-Stretch a_stretch(uint64_t samples, const ConsistencyOptions& consistency, int workers = 2) {
+// Leases have 10 samples as long as speeds are not known.
+Stretch a_stretch(uint64_t samples, const ConsistencyOptions& consistency, int workers = 2,
+                  PartitionKind partition = PartitionKind::kDynamic) {
+  const bool spares = consistency.name == "backup";
   Stretch stretch{.workers = {},
                   .free = SampleRanges({0, samples}),
-                  .lease = 10,
+                  .batch = 10 * static_cast<uint64_t>(workers - (spares ? consistency.backup : 0)),
                   .version = 0,
-                  .consistency = consistency};
+                  .consistency = consistency,
+                  .partition = partition,
+                  .speeds = {}};
   for (int worker = 0; worker < workers; ++worker) stretch.workers.push_back(worker);
   return stretch;
 }
@@ -68,7 +78,7 @@ TEST(Conductor, ARoundWithBackupGoesWithoutTheLast) {
   EXPECT_THAT(conductor.pushed(a), IsEmpty());
   EXPECT_THAT(conductor.pushed(b),
               ElementsAre(apply({a, b}), lend(2, {30, 40}), lend(0, {40, 50})));
-  EXPECT_THAT(conductor.pushed(late), ElementsAre(drop(1), lend(1, {10, 20})));
+  EXPECT_THAT(conductor.pushed(late), ElementsAre(drop(late), lend(1, {10, 20})));
   EXPECT_EQ(conductor.dropped(), 1u);
 }
 
@@ -86,6 +96,50 @@ TEST(Conductor, DrainsWhenItIsAskedTo) {
   EXPECT_THAT(conductor.pushed(push(0, {0, 10})),
               ElementsAre(apply({push(1, {10, 20}), push(0, {0, 10})}), kOver));
   EXPECT_THAT(conductor.drain(), IsEmpty());
+}
+
+TEST(Conductor, WhoHasUsedItsShareRestsAndHoldsNobody) {
+  Conductor conductor(a_stretch(45, {.name = "ssp", .staleness = 0}, 3, PartitionKind::kEqual));
+  EXPECT_THAT(conductor.begin(),
+              ElementsAre(lend(0, {0, 10}), lend(1, {10, 20}), lend(2, {20, 30})));
+  const Push a = push(0, {0, 10}), b = push(1, {10, 20}), c = push(2, {20, 30});
+  EXPECT_THAT(conductor.pushed(a), ElementsAre(apply({a})));
+  EXPECT_THAT(conductor.pushed(b), ElementsAre(apply({b})));
+  EXPECT_THAT(conductor.pushed(c),
+              ElementsAre(apply({c}), lend(0, {30, 35}), lend(1, {35, 40}), lend(2, {40, 45})));
+  const Push last = push(2, {40, 45}), mid = push(0, {30, 35}), end = push(1, {35, 40});
+  EXPECT_THAT(conductor.pushed(last), ElementsAre(apply({last})));
+  EXPECT_THAT(conductor.pushed(mid), ElementsAre(apply({mid})));
+  EXPECT_THAT(conductor.pushed(end), ElementsAre(apply({end}), kOver));
+}
+
+TEST(Conductor, ARoundDoesNotWaitForThoseThatRest) {
+  Conductor conductor(a_stretch(3, {.name = "backup", .backup = 0}, 4, PartitionKind::kEqual));
+  // One of the four has no share at all.
+  const std::vector<Order> begun = conductor.begin();
+  ASSERT_EQ(begun.size(), 3u);
+  EXPECT_THAT(conductor.pushed(push(begun[0].worker, begun[0].samples)), IsEmpty());
+  EXPECT_THAT(conductor.pushed(push(begun[1].worker, begun[1].samples)), IsEmpty());
+  EXPECT_THAT(conductor.pushed(push(begun[2].worker, begun[2].samples)), testing::SizeIs(2));
+  EXPECT_TRUE(conductor.is_over());
+}
+
+TEST(Conductor, SharesFollowTheSpeedsThatAreKnown) {
+  Stretch stretch = a_stretch(100, {.name = "async"}, 3, PartitionKind::kWeighted);
+  stretch.speeds = {100, 0, 300};  // the second counts as the mean: 200
+  Conductor conductor(stretch);
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 5}), lend(1, {5, 15}), lend(2, {15, 30})));
+  std::map<int, uint64_t> used;
+  std::map<int, SampleRange> lent{{0, {0, 5}}, {1, {5, 15}}, {2, {15, 30}}};
+  while (!lent.empty()) {
+    const auto [worker, samples] = *lent.begin();
+    lent.erase(lent.begin());
+    used[worker] += samples.size();
+    for (const Order& order : conductor.pushed(push(worker, samples)))
+      if (order.kind == Order::Kind::kLend) lent[order.worker] = order.samples;
+  }
+  EXPECT_TRUE(conductor.is_over());
+  EXPECT_THAT(used, ElementsAre(std::pair(0, 17u), std::pair(1, 33u), std::pair(2, 50u)));
 }
 
 TEST(Conductor, WithNothingToDoIsOverAtOnce) {
@@ -108,6 +162,7 @@ TEST(Conductor, RefusesWhatMakesNoSense) {
   EXPECT_THAT(error({.name = "ssp", .staleness = -1}), HasSubstr("strategy.staleness = -1"));
   EXPECT_THAT(error({.name = "backup", .backup = -1}), HasSubstr("strategy.backup = -1"));
   EXPECT_THAT(error({.name = "eventual"}), HasSubstr("eventual"));
+  EXPECT_THAT(error_of([] { partition_from_name("fair"); }).what(), HasSubstr("fair"));
 }
 
 // Workers of random speed, stretches that are cut at random, as by a loss, or drained: whatever
@@ -118,7 +173,9 @@ class ManyStretches {
   explicit ManyStretches(uint64_t seed) : random_(seed) {
     workers_ = 1 + draw(6);
     samples_ = draw(400);
-    lease_ = 1 + draw(30);
+    batch_ = 1 + draw(90);
+    partition_ = static_cast<PartitionKind>(draw(2));
+    laggard_ = draw(1);
     const char* const names[] = {"async", "ssp", "backup"};
     options_ = {.name = names[draw(2)],
                 .staleness = static_cast<int>(draw(4)),
@@ -144,15 +201,23 @@ class ManyStretches {
 
   void run_stretch(SampleRanges& free, int stretches) {
     std::vector<int> names;
-    for (uint64_t i = 0; i < workers_; ++i) names.push_back(static_cast<int>(10 * i + draw(9)));
+    std::vector<double> speeds;
+    for (uint64_t i = 0; i < workers_; ++i) {
+      names.push_back(static_cast<int>(10 * i + draw(9)));
+      speeds.push_back(draw(2) == 0 ? 0 : 0.1 * static_cast<double>(1 + draw(1000)));
+    }
+    const uint64_t samples = free.size();
     Conductor conductor({.workers = names,
                          .free = free,
-                         .lease = lease_,
+                         .batch = batch_,
                          .version = version_,
-                         .consistency = options_});
+                         .consistency = options_,
+                         .partition = partition_,
+                         .speeds = speeds});
     lent_.clear();
-    clocks_.clear();
-    for (const int name : names) clocks_[name] = 0;
+    turns_.clear();
+    shares_.clear();
+    for (const int name : names) shares_[name] = 0;
     // A cut may come again and again, but not for ever.
     const uint64_t cut = stretches < 20 ? draw(60) : 1'000'000, drained = draw(200);
     bool over = false;
@@ -170,11 +235,15 @@ class ManyStretches {
       }
       if (over) break;
       ASSERT_FALSE(lent_.empty()) << "nobody works, and it is not over";
-      const auto next = std::next(lent_.begin(), static_cast<long>(draw(lent_.size() - 1)));
+      // The laggard gives nothing as long as any other has something to give.
+      const uint64_t first = laggard_ && lent_.size() > 1 ? 1 : 0;
+      const auto next =
+          std::next(lent_.begin(), static_cast<long>(first + draw(lent_.size() - 1 - first)));
       Push push{.worker = next->first,
                 .samples = next->second.samples,
                 .version = next->second.version,
                 .finite = true,
+                .seconds = 0.01 * static_cast<double>(draw(100)),
                 .sums = {}};
       lent_.erase(next);
       ASSERT_NO_FATAL_FAILURE(obey(conductor.pushed(push)));
@@ -183,13 +252,39 @@ class ManyStretches {
     if (over) {
       EXPECT_TRUE(lent_.empty());
     }
+    if (over && free.empty() && partition_ == PartitionKind::kEqual) {
+      for (const auto& [worker, share] : shares_) {
+        EXPECT_GE(share, samples / workers_);
+        EXPECT_LE(share, samples / workers_ + 1);
+      }
+    }
+    if (options_.name == "ssp") expect_bound();
     version_ = conductor.version();
+  }
+
+  // Whoever began a gradient was not too far ahead of any that had something to give later on.
+  void expect_bound() const {
+    std::map<int, int64_t> clocks;  // gradients that had come
+    std::map<int, size_t> last;     // turn
+    for (size_t i = 0; i < turns_.size(); ++i) last[turns_[i].worker] = i;
+    for (size_t i = 0; i < turns_.size(); ++i) {
+      if (!turns_[i].begins) {
+        ++clocks[turns_[i].worker];
+        continue;
+      }
+      for (const auto& [other, turn] : last) {
+        if (turn > i) {
+          EXPECT_LE(clocks[turns_[i].worker] - clocks[other], options_.staleness);
+        }
+      }
+    }
   }
 
   void take(const Order& order, SampleRanges& free) {
     switch (order.kind) {
       case Order::Kind::kLend:
-        ASSERT_LE(order.samples.size(), lease_);
+        ASSERT_LE(order.samples.size(), batch_);
+        turns_.push_back({order.worker, true});
         ASSERT_GT(order.samples.size(), 0u);
         ASSERT_TRUE(lent_.emplace(order.worker, Lent{order.samples, updates_}).second);
         break;
@@ -199,16 +294,11 @@ class ManyStretches {
           for (uint64_t place = push.samples.begin; place < push.samples.end; ++place)
             ++used_[place];
           free.remove(push.samples);
-          ++clocks_[push.worker];
+          shares_[push.worker] += push.samples.size();
+          turns_.push_back({push.worker, false});
           if (options_.name == "backup") {
             EXPECT_EQ(push.version, updates_) << "of another round";
           }
-        }
-        if (options_.name == "ssp") {
-          const auto [least, most] = std::minmax_element(
-              clocks_.begin(), clocks_.end(),
-              [](const auto& one, const auto& other) { return one.second < other.second; });
-          EXPECT_LE(most->second - least->second, options_.staleness + 1);
         }
         if (options_.name != "backup") {
           EXPECT_EQ(order.pushes.size(), 1u);
@@ -217,6 +307,8 @@ class ManyStretches {
         break;
       case Order::Kind::kDrop:
         EXPECT_EQ(options_.name, "backup");
+        ASSERT_EQ(order.pushes.size(), 1u);
+        EXPECT_EQ(order.pushes[0].worker, order.worker);
         break;
       case Order::Kind::kOver:
         break;
@@ -228,12 +320,19 @@ class ManyStretches {
     uint64_t version;
   };
   std::mt19937_64 random_;
-  uint64_t workers_, samples_, lease_;
+  uint64_t workers_, samples_, batch_;
   ConsistencyOptions options_;
+  PartitionKind partition_;
+  bool laggard_;
   std::vector<int> used_;
   uint64_t version_ = 0, updates_ = 0;
   std::map<int, Lent> lent_;
-  std::map<int, int64_t> clocks_;
+  struct Turn {
+    int worker;
+    bool begins;  // else its gradient is applied
+  };
+  std::vector<Turn> turns_;         // of the stretch
+  std::map<int, uint64_t> shares_;  // of the stretch: samples applied, by worker
 };
 
 TEST(Conductor, UsesEverySampleOnceWhateverHappens) {

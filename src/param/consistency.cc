@@ -24,22 +24,23 @@ class BoundedStaleness final : public Consistency {
  public:
   BoundedStaleness(int bound, const std::vector<int>& workers) : bound_(bound) {
     for (const int worker : workers) clocks_[worker] = 0;
+    there_.insert(workers.begin(), workers.end());
   }
 
   bool may_begin(int worker) const override {
-    const auto slowest = std::min_element(
-        clocks_.begin(), clocks_.end(),
-        [](const auto& one, const auto& other) { return one.second < other.second; });
-    return clocks_.at(worker) - slowest->second <= bound_;
+    return std::all_of(there_.begin(), there_.end(),
+                       [&](int other) { return clocks_.at(worker) - clocks_.at(other) <= bound_; });
   }
   void begin(int) override {}
   Fate arrive(int worker) override {
     ++clocks_.at(worker);
     return {.applied = {worker}, .dropped = {}};
   }
+  void keep_to(const std::set<int>& workers) override { there_ = workers; }
 
  private:
   const int64_t bound_;
+  std::set<int> there_;
   std::map<int, int64_t> clocks_;  // gradients that have come
 };
 
@@ -48,7 +49,7 @@ class BoundedStaleness final : public Consistency {
 class Backup final : public Consistency {
  public:
   Backup(int spare, const std::vector<int>& workers)
-      : needed_(static_cast<int>(workers.size()) - spare) {}
+      : spare_(static_cast<size_t>(spare)), there_(workers.size()) {}
 
   bool may_begin(int worker) const override {
     const auto last = last_round_.find(worker);
@@ -62,22 +63,25 @@ class Backup final : public Consistency {
     under_way_.erase(worker);
     if (last_round_.at(worker) < round_) return {.applied = {}, .dropped = {worker}};
     arrived_.push_back(worker);
-    return arrived_.size() < static_cast<size_t>(needed_) ? Fate{} : close();
+    return is_full() ? close() : Fate{};
   }
-  Fate run_dry() override {
+  Fate look() override {
     const bool awaits = std::any_of(under_way_.begin(), under_way_.end(),
                                     [&](int worker) { return last_round_.at(worker) == round_; });
-    return awaits || arrived_.empty() ? Fate{} : close();
+    return arrived_.empty() || (awaits && !is_full()) ? Fate{} : close();
   }
-  int together() const override { return needed_; }
+  void keep_to(const std::set<int>& workers) override { there_ = workers.size(); }
+  size_t spare() const override { return spare_; }
 
  private:
+  bool is_full() const { return arrived_.size() + spare_ >= there_; }
   Fate close() {
     ++round_;
     return {.applied = std::exchange(arrived_, {}), .dropped = {}};
   }
 
-  const int needed_;
+  const size_t spare_;
+  size_t there_;  // workers that take part
   int64_t round_ = 0;
   std::map<int, int64_t> last_round_;  // for which the worker began a gradient
   std::set<int> under_way_;            // whose gradient has not come

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,12 +36,16 @@ class Consistency {
   };
   // The gradient of a worker has come.
   virtual Fate arrive(int worker) = 0;
-  // No samples are left to begin a gradient with: what waits for others need not, if they have none
-  // under way.
-  virtual Fate run_dry() { return {}; }
+  // All that may begin and have samples have begun: what waits for others need not, if none of them
+  // has a gradient under way.
+  virtual Fate look() { return {}; }
 
-  // How many gradients make an update.
-  virtual int together() const { return 1; }
+  // Only these take part from now on: they have samples left, or a gradient that has not been
+  // applied. Nobody waits for the others.
+  virtual void keep_to(const std::set<int>& /*workers*/) {}
+
+  // How many gradients a round does not wait for.
+  virtual size_t spare() const { return 0; }
 };
 
 // For these workers. Throws Error for a name that is not known and numbers that make no sense.

@@ -31,8 +31,8 @@ std::span<float> KeptSlice::room_for(int worker) {
 }
 
 void KeptSlice::apply(std::span<const Part> parts, const UpdateSettings& settings, size_t states) {
-  double samples = 0;
-  for (const Part& part : parts) samples += part.samples;
+  double weights = 0;
+  for (const Part& part : parts) weights += part.weight;
   alignas(kAlignment) std::array<float, kBlockElements> mean;
   for (size_t b = first_; b < last_; ++b) {
     const Block& block = space_.blocks()[b];
@@ -42,7 +42,7 @@ void KeptSlice::apply(std::span<const Part> parts, const UpdateSettings& setting
       mean.fill(0);
       for (const Part& part : parts) {
         const float* const own = part.gradient + at;
-        const auto share = static_cast<float>(part.samples / samples);
+        const auto share = static_cast<float>(part.weight / weights);
         for (size_t i = 0; i < block.size; ++i) mean[i] += share * own[i];
       }
       gradient = mean.data();

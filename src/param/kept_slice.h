@@ -29,10 +29,11 @@ class KeptSlice {
   // Where a worker's gradient of this slice goes, if it is sent.
   std::span<float> room_for(int worker);
 
-  // An update with the mean over all samples of these gradients, which are means over their own.
+  // An update with the mean of these gradients by their weights: their numbers of samples, of which
+  // each is the mean.
   struct Part {
     const float* gradient;  // of the slice
-    double samples;
+    double weight;
   };
   void apply(std::span<const Part> parts, const UpdateSettings& settings, size_t states);
 

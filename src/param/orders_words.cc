@@ -1,6 +1,9 @@
 #include "param/orders_words.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
+#include <set>
 #include <string>
 #include <type_traits>
 
@@ -41,6 +44,7 @@ class Reader {
       value = std::bit_cast<double>(words_.front());
     } else {
       value = static_cast<T>(words_.front());
+      good_ = static_cast<uint64_t>(value) == words_.front();
     }
     words_ = words_.subspan(1);
   }
@@ -70,6 +74,7 @@ const auto kPush = [](auto& visitor, auto& push) {
   kRange(visitor, push.samples);
   visitor.visit(push.version);
   visitor.visit(push.finite);
+  visitor.visit(push.seconds);
   visitor.visit_list(push.sums, kPlain);
 };
 const auto kOrder = [](auto& visitor, auto& order) {
@@ -78,18 +83,40 @@ const auto kOrder = [](auto& visitor, auto& order) {
   kRange(visitor, order.samples);
   visitor.visit_list(order.pushes, kPush);
 };
+// But for the free samples.
+const auto kStretch = [](auto& visitor, auto& stretch) {
+  visitor.visit_list(stretch.workers, kPlain);
+  visitor.visit(stretch.batch);
+  visitor.visit(stretch.version);
+  visitor.visit_list(stretch.consistency.name, kPlain);
+  visitor.visit(stretch.consistency.staleness);
+  visitor.visit(stretch.consistency.backup);
+  visitor.visit(stretch.partition);
+  visitor.visit_list(stretch.speeds, kPlain);
+};
+
+// What a clock or a quotient of such can say.
+bool is_measure(double value) { return std::isfinite(value) && value >= 0; }
+bool makes_sense(const Push& push) { return is_measure(push.seconds); }
+bool makes_sense(const Order& order) {
+  return order.kind <= Order::Kind::kOver &&
+         std::all_of(order.pushes.begin(), order.pushes.end(),
+                     [](const Push& push) { return makes_sense(push); });
+}
+bool makes_sense(const Stretch& stretch) {
+  const std::set<int> names(stretch.workers.begin(), stretch.workers.end());
+  return !names.empty() && names.size() == stretch.workers.size() && stretch.batch > 0 &&
+         stretch.partition <= PartitionKind::kWeighted &&
+         stretch.speeds.size() == stretch.workers.size() &&
+         std::all_of(stretch.speeds.begin(), stretch.speeds.end(), is_measure);
+}
 
 }  // namespace
 
 std::vector<uint64_t> to_words(const Stretch& stretch) {
   Writer writer;
-  writer.visit_list(stretch.workers, kPlain);
+  kStretch(writer, stretch);
   writer.visit_list(stretch.free.ranges(), kRange);
-  writer.visit(stretch.lease);
-  writer.visit(stretch.version);
-  writer.visit_list(stretch.consistency.name, kPlain);
-  writer.visit(stretch.consistency.staleness);
-  writer.visit(stretch.consistency.backup);
   return std::move(writer).words();
 }
 
@@ -109,18 +136,15 @@ std::optional<Stretch> stretch_of(std::span<const uint64_t> words) {
   Reader reader(words);
   Stretch stretch;
   std::vector<SampleRange> free;
-  reader.visit_list(stretch.workers, kPlain);
+  kStretch(reader, stretch);
   reader.visit_list(free, kRange);
-  reader.visit(stretch.lease);
-  reader.visit(stretch.version);
-  reader.visit_list(stretch.consistency.name, kPlain);
-  reader.visit(stretch.consistency.staleness);
-  reader.visit(stretch.consistency.backup);
+  if (!reader.is_done() || !makes_sense(stretch)) return std::nullopt;
+  uint64_t end = 0;
   for (const SampleRange& range : free) {
-    if (range.end <= range.begin) return std::nullopt;
+    if (range.begin < end || range.end <= range.begin) return std::nullopt;
     stretch.free.add(range);
+    end = range.end;
   }
-  if (!reader.is_done() || stretch.workers.empty() || stretch.lease == 0) return std::nullopt;
   return stretch;
 }
 
@@ -128,14 +152,17 @@ std::optional<Push> push_of(std::span<const uint64_t> words) {
   Reader reader(words);
   Push push;
   kPush(reader, push);
-  return reader.is_done() ? std::optional(push) : std::nullopt;
+  return reader.is_done() && makes_sense(push) ? std::optional(push) : std::nullopt;
 }
 
 std::optional<std::vector<Order>> orders_of(std::span<const uint64_t> words) {
   Reader reader(words);
   std::vector<Order> orders;
   reader.visit_list(orders, kOrder);
-  return reader.is_done() ? std::optional(orders) : std::nullopt;
+  const bool good =
+      reader.is_done() &&
+      std::all_of(orders.begin(), orders.end(), [](const auto& one) { return makes_sense(one); });
+  return good ? std::optional(orders) : std::nullopt;
 }
 
 }  // namespace starling

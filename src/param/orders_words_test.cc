@@ -12,6 +12,7 @@ Push some_push() {
           .samples = {10, 26},
           .version = 7,
           .finite = false,
+          .seconds = 0.125,
           .sums = {-0.25, INFINITY, 1e-300}};
 }
 
@@ -28,7 +29,7 @@ TEST(OrdersWords, OrdersComeBack) {
   const std::vector<Order> orders = {
       {.kind = Order::Kind::kLend, .worker = 2, .samples = {5, 9}, .pushes = {}},
       {.kind = Order::Kind::kApply, .worker = -1, .samples = {}, .pushes = {some_push(), Push{}}},
-      {.kind = Order::Kind::kDrop, .worker = 0, .samples = {}, .pushes = {}},
+      {.kind = Order::Kind::kDrop, .worker = 0, .samples = {}, .pushes = {some_push()}},
       {}};
   EXPECT_EQ(orders_of(to_words(orders)), orders);
   expect_only_whole(to_words(orders), [](auto words) { return orders_of(words).has_value(); });
@@ -36,23 +37,63 @@ TEST(OrdersWords, OrdersComeBack) {
   expect_only_whole(to_words(some_push()), [](auto words) { return push_of(words).has_value(); });
 }
 
-TEST(OrdersWords, AStretchComesBack) {
+Stretch some_stretch() {
   Stretch stretch{.workers = {0, 4},
                   .free = SampleRanges({0, 100}),
-                  .lease = 8,
+                  .batch = 8,
                   .version = 12,
-                  .consistency = {.name = "ssp", .staleness = 5, .backup = 2}};
+                  .consistency = {.name = "ssp", .staleness = 5, .backup = 2},
+                  .partition = PartitionKind::kWeighted,
+                  .speeds = {0, 12.5}};
   stretch.free.remove({20, 30});
+  return stretch;
+}
+
+TEST(OrdersWords, AStretchComesBack) {
+  const Stretch stretch = some_stretch();
   const std::optional<Stretch> read = stretch_of(to_words(stretch));
   ASSERT_TRUE(read);
   EXPECT_EQ(read->workers, stretch.workers);
   EXPECT_EQ(read->free, stretch.free);
-  EXPECT_EQ(read->lease, 8u);
+  EXPECT_EQ(read->batch, 8u);
   EXPECT_EQ(read->version, 12u);
   EXPECT_EQ(read->consistency.name, "ssp");
   EXPECT_EQ(read->consistency.staleness, 5);
   EXPECT_EQ(read->consistency.backup, 2);
+  EXPECT_EQ(read->partition, PartitionKind::kWeighted);
+  EXPECT_EQ(read->speeds, stretch.speeds);
   expect_only_whole(to_words(stretch), [](auto words) { return stretch_of(words).has_value(); });
+}
+
+TEST(OrdersWords, WhatMakesNoSenseIsNothing) {
+  for (const double seconds : {-1.0, double{NAN}, double{INFINITY}}) {
+    Push push = some_push();
+    push.seconds = seconds;
+    EXPECT_FALSE(push_of(to_words(push))) << seconds;
+    const Order order{
+        .kind = Order::Kind::kApply, .worker = -1, .samples = {}, .pushes = {some_push(), push}};
+    EXPECT_FALSE(orders_of(to_words(std::vector{order}))) << seconds;
+    Stretch stretch = some_stretch();
+    stretch.speeds[1] = seconds;
+    EXPECT_FALSE(stretch_of(to_words(stretch))) << seconds;
+  }
+  const auto refuses = [](auto change) {
+    Stretch stretch = some_stretch();
+    change(stretch);
+    return !stretch_of(to_words(stretch));
+  };
+  EXPECT_TRUE(refuses([](Stretch& s) { s.speeds.pop_back(); }));
+  EXPECT_TRUE(refuses([](Stretch& s) { s.speeds.push_back(1); }));
+  EXPECT_TRUE(refuses([](Stretch& s) { s.batch = 0; }));
+  EXPECT_TRUE(refuses([](Stretch& s) { s.workers = {4, 4}; })) << "one worker twice";
+  EXPECT_TRUE(refuses([](Stretch& s) { s.workers = {}, s.speeds = {}; }));
+  EXPECT_TRUE(refuses([](Stretch& s) { s.partition = static_cast<PartitionKind>(3); }));
+  std::vector<uint64_t> words = to_words(some_stretch());
+  words[words.size() - 2] = 0;  // where the last range begins
+  EXPECT_FALSE(stretch_of(words)) << "samples that are there twice";
+  words = to_words(std::vector<Order>{{}});
+  words[1] = 256;  // a kind that would wrap to another
+  EXPECT_FALSE(orders_of(words));
 }
 
 }  // namespace

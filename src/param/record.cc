@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <type_traits>
@@ -192,6 +193,7 @@ std::string fault_in(const RecordedStretch& stretch) {
     if (order.kind == Order::Kind::kDrop && lent.erase(order.worker) == 0)
       return fmt::format("worker {} has no gradient to drop after {} updates", order.worker,
                          version);
+    if (order.kind != Order::Kind::kApply) continue;
     for (const Push& push : order.pushes) {
       const auto found = lent.find(push.worker);
       if (found == lent.end() || found->second.samples != push.samples ||
@@ -203,7 +205,7 @@ std::string fault_in(const RecordedStretch& stretch) {
       }
       lent.erase(found);
     }
-    if (order.kind == Order::Kind::kApply) ++version;
+    ++version;
   }
   return {};
 }
@@ -221,9 +223,10 @@ std::string record_header() { return std::string(kHeader); }
 
 std::string to_text(const RecordedStretch& stretch) {
   std::string text =
-      fmt::format("stretch {} {} {}\nshards {}\nnumbers {}\n{}workers {}\n", stretch.epoch,
-                  stretch.version, stretch.epochs, stretch.shards, stretch.numbers,
-                  optimizer_text(stretch.optimizer), fmt::join(stretch.workers, " "));
+      fmt::format("stretch {} {} {}\nshards {}\nnumbers {}\n{}update {} {} {}\nworkers {}\n",
+                  stretch.epoch, stretch.version, stretch.epochs, stretch.shards, stretch.numbers,
+                  optimizer_text(stretch.optimizer), stretch.usual, stretch.apart, stretch.damping,
+                  fmt::join(stretch.workers, " "));
   for (const Order& order : stretch.log) text += order_text(order);
   text +=
       fmt::format("averaged {}\nend {} ", fmt::join(stretch.averaged, " "), stretch.end_version());
@@ -293,6 +296,17 @@ RecordedStretch RecordReader::read() {
   const auto optimizer = optimizer_of(line_of("optimizer"));
   if (!optimizer) fail("this is no optimizer");
   stretch.optimizer = *optimizer;
+  const auto update = line_of("update");
+  const auto usual = update.size() == 4 ? number_of<double>(update[1]) : std::nullopt;
+  const auto apart = usual ? number_of<size_t>(update[2]) : std::nullopt;
+  const auto damping = apart ? number_of<double>(update[3]) : std::nullopt;
+  if (!damping || !(*usual > 0 && std::isfinite(*usual)) || *apart < 1 ||
+      !(*damping >= 0 && std::isfinite(*damping))) {
+    fail("what an update is was to be there");
+  }
+  stretch.usual = *usual;
+  stretch.apart = *apart;
+  stretch.damping = *damping;
   const auto names = [&](std::vector<std::string_view> words) {
     words.erase(words.begin());
     const auto found = numbers_of<int>(words);

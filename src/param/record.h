@@ -7,6 +7,7 @@
 //   shards 2                 into how many a lease is cut, for the lanes
 //   numbers 0.1.0 avx2       who computed: version and instruction set
 //   optimizer momentum learning_rate=0.1 …
+//   update 16 4 0            samples of a usual update, workers whose momentum counts, damping
 //   workers 0 1 2            who is lent samples
 //   lend 0 96 104            worker 0: the samples at places 96 … 103 of the epoch's order
 //   apply 0:96-104@12 …      an update of worker 0's gradient of them, computed with version 12;
@@ -35,6 +36,9 @@ struct RecordedStretch {
   int shards = 1;        // of a lease
   std::string numbers;   // what bits depend on beside the job
   Optimizer optimizer;   // as it was then: a run may go on with another learning rate
+  double usual = 1;      // of UpdateRules; and the next two
+  size_t apart = 1;
+  double damping = 0;
   std::vector<int> workers;
   std::vector<Order> log;  // without kOver, and without sums of pushes
   std::vector<int> averaged;

@@ -22,7 +22,7 @@ Order update_of(std::vector<Push> pushes) {
   return {.kind = Order::Kind::kApply, .worker = -1, .samples = {}, .pushes = std::move(pushes)};
 }
 
-RecordedStretch some_stretch() {
+RecordedStretch a_recorded_stretch() {
   return {.epoch = 2,
           .version = 12,
           .epochs = 4,
@@ -31,6 +31,9 @@ RecordedStretch some_stretch() {
           .optimizer = adamw(0.1 + 1e-17, {.weight_decay = 1.0 / 3,
                                            .clip_norm = 0.7,
                                            .schedule = step_decay({.milestones = {3, 9}})}),
+          .usual = 16.0 / 3,
+          .apart = 3,
+          .damping = 0.3,
           .workers = {0, 3, 4},
           .log = {lend_to(0, {10, 26}),
                   lend_to(3, {26, 30}),
@@ -56,7 +59,7 @@ std::vector<RecordedStretch> read_all(const std::string& text) {
 }
 
 TEST(Record, ComesBack) {
-  const RecordedStretch given = some_stretch();
+  const RecordedStretch given = a_recorded_stretch();
   EXPECT_EQ(given.end_version(), 14u);
   const std::vector<RecordedStretch> read = read_all(record_of({given, given}));
   ASSERT_EQ(read.size(), 2u);
@@ -64,6 +67,9 @@ TEST(Record, ComesBack) {
   EXPECT_EQ(read[0].version, 12u);
   EXPECT_EQ(read[0].epochs, 4u);
   EXPECT_EQ(read[0].shards, given.shards);
+  EXPECT_EQ(read[0].usual, given.usual);
+  EXPECT_EQ(read[0].apart, given.apart);
+  EXPECT_EQ(read[0].damping, given.damping);
   EXPECT_EQ(read[0].numbers, given.numbers);
   EXPECT_EQ(read[0].workers, given.workers);
   EXPECT_EQ(read[0].averaged, given.averaged);
@@ -76,7 +82,7 @@ TEST(Record, EveryOptimizerAndScheduleComesBack) {
     for (const Schedule& schedule :
          {constant({.warmup_steps = 5}), step_decay({.every = 7, .gamma = 0.3}),
           cosine({.floor = 1e-3})}) {
-      RecordedStretch given = some_stretch();
+      RecordedStretch given = a_recorded_stretch();
       given.optimizer = optimizer_from_name(name, 1.0 / 7);
       given.optimizer.schedule = schedule;
       given.optimizer.clip_value = 0.1;
@@ -91,7 +97,7 @@ TEST(Record, EveryOptimizerAndScheduleComesBack) {
 }
 
 TEST(Record, WhatIsCutOffIsRefused) {
-  const std::string text = record_of({some_stretch()});
+  const std::string text = record_of({a_recorded_stretch()});
   for (size_t length = 0; length < text.size(); ++length) {
     if (length == record_header().size()) continue;  // a record of nothing
     EXPECT_THAT(refusal([&] { read_all(text.substr(0, length)); }), HasSubstr("record.txt"))
@@ -100,7 +106,7 @@ TEST(Record, WhatIsCutOffIsRefused) {
 }
 
 TEST(Record, EveryChangedByteIsFound) {
-  const std::string text = record_of({some_stretch()});
+  const std::string text = record_of({a_recorded_stretch()});
   for (size_t at = 0; at < text.size(); ++at) {
     for (const char other : {'7', ' ', '\n'}) {
       std::string changed = text;
@@ -112,7 +118,7 @@ TEST(Record, EveryChangedByteIsFound) {
 
 TEST(Record, OrdersThatNobodyCanObeyAreRefused) {
   const auto error = [](std::vector<Order> log) {
-    RecordedStretch stretch = some_stretch();
+    RecordedStretch stretch = a_recorded_stretch();
     stretch.log = std::move(log);
     return refusal([&] { read_all(record_of({stretch})); });  // its SHA-256 is right
   };

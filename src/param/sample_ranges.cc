@@ -53,6 +53,19 @@ std::optional<SampleRange> SampleRanges::take(uint64_t most) {
   return taken;
 }
 
+std::optional<SampleRange> SampleRanges::take_about(uint64_t wanted, uint64_t most) {
+  if (ranges_.empty() || wanted == 0) return std::nullopt;
+  const uint64_t half = wanted / 2;
+  const auto large = std::find_if(ranges_.begin(), ranges_.end(), [&](const SampleRange& range) {
+    return range.size() >= std::min(wanted - half, most);
+  });
+  const SampleRange from = large == ranges_.end() ? ranges_.front() : *large;
+  const uint64_t whole = from.size() <= wanted + half ? from.size() : wanted;
+  const SampleRange taken{from.begin, from.begin + std::min(whole, most)};
+  remove(taken);
+  return taken;
+}
+
 uint64_t SampleRanges::size() const {
   uint64_t sum = 0;
   for (const SampleRange& range : ranges_) sum += range.size();

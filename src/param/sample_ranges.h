@@ -27,6 +27,9 @@ class SampleRanges {
   void remove(SampleRange range);
   // Removes the first, so many of them at most, as far as they follow one another.
   std::optional<SampleRange> take(uint64_t most);
+  // The same for about so many: small rests of what was given back are left for last, and none are
+  // made, if `most` permits.
+  std::optional<SampleRange> take_about(uint64_t wanted, uint64_t most);
 
   bool has(SampleRange range) const;  // all of them
   bool empty() const { return ranges_.empty(); }

@@ -42,6 +42,21 @@ TEST(SampleRanges, HasARangeOnlyIfItHasAllOfIt) {
     EXPECT_FALSE(ranges.has(other)) << other.begin;
 }
 
+TEST(SampleRanges, TakesAboutSoManyAndLeavesNoSmallRests) {
+  SampleRanges ranges({0, 3});
+  ranges.add({10, 24});
+  EXPECT_EQ(ranges.take_about(10, 20), (SampleRange{10, 24})) << "4 would be left";
+  ranges.add({10, 24});
+  EXPECT_EQ(ranges.take_about(10, 12), (SampleRange{10, 22})) << "no more is permitted";
+  ranges.add({30, 60});
+  EXPECT_EQ(ranges.take_about(10, 20), (SampleRange{30, 40}));
+  EXPECT_EQ(ranges.take_about(40, 40), (SampleRange{40, 60})) << "half of it";
+  EXPECT_EQ(ranges.take_about(10, 20), (SampleRange{0, 3})) << "small ones for last";
+  EXPECT_EQ(ranges.take_about(1, 1), (SampleRange{22, 23}));
+  EXPECT_EQ(ranges.take_about(10, 20), (SampleRange{23, 24}));
+  EXPECT_FALSE(ranges.take_about(10, 20));
+}
+
 TEST(SampleRanges, RefusesWhatIsThereOrNotThere) {
   SampleRanges ranges(SampleRange{5, 10});
   EXPECT_THROW(ranges.add({9, 12}), std::logic_error);

@@ -20,6 +20,7 @@ ParamPeer::ParamPeer(Fabric& fabric, ParamPeerOptions options, std::span<float> 
       buckets_(has_desks() ? std::vector<Bucket>()
                            : options_.space->buckets(options_.bucket_bytes)),
       version_(options_.version),
+      samples_(options_.samples),
       sent_(buckets_.size()) {
   keep_slices();
   meet_members();
@@ -119,7 +120,7 @@ void ParamPeer::lend(int worker, SampleRange samples) {
 
 void ParamPeer::fetch(SampleRange samples) {
   step_ = Step::kFetching;
-  lease_ = {samples, version_, std::exchange(dropped_, false)};
+  lease_ = {samples, version_, std::exchange(dropped_, false), pushed_at_, fabric_.now()};
   for (const Kept& kept : kept_) {
     const std::span<const float> slice = kept.slice.weights();
     if (kept.owns) std::copy(slice.begin(), slice.end(), weights_.data() + kept.slice.offset());
@@ -169,21 +170,22 @@ const float* ParamPeer::gradient_of(int worker, Kept& kept) {
 }
 
 void ParamPeer::apply(const std::vector<Push>& pushes) {
-  const UpdateSettings settings = options_.rule.settings(pushes, version_, samples_);
-  const auto states = static_cast<size_t>(state_count(options_.rule.optimizer->kind));
+  const UpdatePlan plan = plan_update(options_.rules, pushes, version_, samples_);
+  const auto states = static_cast<size_t>(state_count(plan.settings.kind));
   for (Kept& kept : kept_) {
     std::vector<KeptSlice::Part> parts;
-    for (const Push& push : pushes) {
-      if (push.finite)
-        parts.push_back({gradient_of(push.worker, kept), static_cast<double>(push.samples.size())});
-    }
-    if (!parts.empty() && !kept.slice.weights().empty()) kept.slice.apply(parts, settings, states);
+    for (const UpdatePlan::Part& part : plan.parts)
+      parts.push_back({gradient_of(part.worker, kept), part.weight});
+    if (!parts.empty() && !kept.slice.weights().empty())
+      kept.slice.apply(parts, plan.settings, states);
     load_.floats += static_cast<double>(kept.slice.weights().size());
     if (&kept == &kept_.front()) options_.pass(FaultPoint::kApplied);
   }
   ++version_;
-  samples_ += samples_of(pushes);
-  for (const Push& push : pushes) await_gradient(rank_of(push.worker));
+  for (const Push& push : pushes) {
+    samples_ += push.samples.size();
+    await_gradient(rank_of(push.worker));
+  }
 }
 
 // The next one of that worker.
@@ -293,6 +295,7 @@ bool ParamPeer::look_at_servers() {
   }
   if (step_ == Step::kPushing) {
     step_ = Step::kPushed;
+    pushed_at_ = fabric_.now();
     return true;
   }
   return false;

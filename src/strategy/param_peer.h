@@ -28,7 +28,7 @@
 #include "fabric/fabric.h"
 #include "param/conductor.h"
 #include "param/kept_slice.h"
-#include "param/update_rule.h"
+#include "param/update_plan.h"
 #include "strategy/desk.h"
 #include "strategy/ownership.h"
 #include "strategy/slice_load.h"
@@ -41,9 +41,9 @@ struct ParamPeerOptions {
   const ParameterSpace* space = nullptr;
   const Ownership* owners = nullptr;
   KeptSlice::StateAt state;
-  UpdateRule rule;
-  uint64_t version = 0;          // updates before
-  const Desks* desks = nullptr;  // if there are any
+  UpdateRules rules;
+  uint64_t version = 0, samples = 0;  // updates, and samples of the run, before
+  const Desks* desks = nullptr;       // if there are any
   size_t bucket_bytes = kBucketBytes;
   std::function<void(FaultPoint)> pass = [](FaultPoint) {};  // where a fault may be planned
   // Is told how many seconds this process has served others, each time: to make it slower.
@@ -71,7 +71,8 @@ class ParamPeer {
   struct Lease {
     SampleRange samples;
     uint64_t version = 0;
-    bool dropped = false;  // the gradient before was; else it was applied, if there was one
+    bool dropped = false;      // the gradient before was; else it was applied, if there was one
+    Instant pushed{}, lent{};  // when all had that one, and when these samples were lent
   };
   std::optional<Lease> take_lease();
   // A bucket of the gradient of the whole space is complete: it may be on its way while the others
@@ -157,7 +158,7 @@ class ParamPeer {
   std::map<int, Client> clients_;  // by rank; without this one
   std::vector<Server> servers_;    // without this one
   std::vector<Order> log_;
-  uint64_t version_, samples_ = 0;
+  uint64_t version_, samples_;
   uint64_t bytes_moved_ = 0;
   ServedLoad load_;
   bool over_ = false;
@@ -167,6 +168,7 @@ class ParamPeer {
   enum class Step : uint8_t { kIdle, kFetching, kFetched, kPushing, kPushed } step_ = Step::kIdle;
   Lease lease_;
   bool dropped_ = false;  // its last gradient
+  Instant pushed_at_{};   // when all had it
   Push push_;
   std::span<const float> gradient_;
   std::vector<bool> sent_;  // buckets of it

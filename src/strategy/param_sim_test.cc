@@ -53,9 +53,12 @@ struct State {
 
 const Optimizer kOptimizer = momentum(0.05);
 
-double rate_of(uint64_t before, uint64_t samples) {
-  return 0.01 * static_cast<double>(samples) / (1 + 0.001 * static_cast<double>(before));
-}
+const UpdateRules kRules{.optimizer = kOptimizer,
+                         .batch = 12,
+                         .usual = 5,
+                         .total_steps = 100,
+                         .apart = 3,
+                         .damping = 0.1};
 
 // It depends on weights and samples, so that a gradient of others is another one.
 std::vector<float> gradient_of(std::span<const float> weights, SampleRange samples) {
@@ -96,7 +99,7 @@ struct Job {
   }
   Stretch stretch() const {
     Stretch made{
-        .workers = {}, .free = free, .lease = 5, .version = version, .consistency = consistency};
+        .workers = {}, .free = free, .batch = 12, .version = version, .consistency = consistency};
     for (size_t rank = 0; rank < members.size(); ++rank) {
       if (computes(rank)) made.workers.push_back(members[rank]);
     }
@@ -202,8 +205,9 @@ class Member {
         .space = &space(),
         .owners = &owners,
         .state = [this](size_t, size_t offset) { return state_.momentum.data() + offset; },
-        .rule = {&kOptimizer, rate_of},
+        .rules = kRules,
         .version = run.version,
+        .samples = kSamples - run.free.size(),
         .desks = &desks,
         .bucket_bytes = 40 * sizeof(float)};
     for (size_t rank = 0; rank < run.members.size(); ++rank)
@@ -220,7 +224,8 @@ class Member {
     if (!computing_ && peer_->status()) {
       if (const auto lease = peer_->take_lease()) {
         computing_ = lease;
-        done_at_ = fabric_.now() + microseconds(dice_.below(dice_.below(10) == 0 ? 4000 : 200));
+        took_ = microseconds(dice_.below(dice_.below(10) == 0 ? 4000 : 200));
+        done_at_ = fabric_.now() + took_;
         // As a worker would: from the first moment on the last gradient is overwritten.
         std::fill(gradient_.begin(), gradient_.end(), 1e9f);
         moved = true;
@@ -281,6 +286,7 @@ class Member {
                             .samples = computing_->samples,
                             .version = computing_->version,
                             .finite = true,
+                            .seconds = std::chrono::duration<double>(took_).count(),
                             .sums = {}});
     computing_.reset();
   }
@@ -295,13 +301,15 @@ class Member {
   std::optional<ParamPeer> peer_;
   std::optional<ParamPeer::Lease> computing_;
   Instant done_at_{};
+  microseconds took_{};
   bool ended_ = false;
 };
 
 // Does what the log says, in a plain loop; checks what any log must keep to.
 class Repeated {
  public:
-  explicit Repeated(const Job& run) : run_(run), state_(run.state), version_(run.version) {
+  explicit Repeated(const Job& run)
+      : run_(run), state_(run.state), version_(run.version), samples_(kSamples - run.free.size()) {
     for (const int worker : run.stretch().workers) clocks_[worker] = 0;
   }
 
@@ -334,11 +342,12 @@ class Repeated {
     ASSERT_LE(clocks_.at(order.worker) - slowest, run_.consistency.staleness);
   }
   void apply(const std::vector<Push>& pushes) {
-    uint64_t samples = 0;
+    const UpdatePlan plan = plan_update(kRules, pushes, version_, samples_);
     double total = 0;
-    for (const Push& push : pushes) total += static_cast<double>(push.samples.size());
+    for (const UpdatePlan::Part& part : plan.parts) total += part.weight;
     std::vector<float> mean(state_.weights.size(), 0.0f);
-    for (const Push& push : pushes) {
+    for (size_t p = 0; p < pushes.size(); ++p) {
+      const Push& push = pushes[p];
       ASSERT_TRUE(leases_.contains(push.worker)) << "applied twice, or never lent";
       const Lease lease = leases_.extract(push.worker).mapped();
       ASSERT_EQ(lease.samples, push.samples);
@@ -347,27 +356,25 @@ class Repeated {
         ASSERT_EQ(push.version, version_) << "stale";
       }
       const std::vector<float> gradient = gradient_of(lease.weights, lease.samples);
-      const auto share = static_cast<float>(static_cast<double>(push.samples.size()) / total);
+      const auto share = static_cast<float>(plan.parts[p].weight / total);
       for (size_t i = 0; i < mean.size(); ++i)
         mean[i] = pushes.size() == 1 ? gradient[i] : mean[i] + share * gradient[i];
-      samples += push.samples.size();
+      samples_ += push.samples.size();
       used_.push_back(push.samples);
       ++clocks_.at(push.worker);
     }
-    const UpdateSettings settings(kOptimizer, rate_of(samples_, samples), version_);
     for (const Block& block : space().blocks()) {
       float* state[] = {state_.momentum.data() + block.offset};
-      ASSERT_TRUE(update_block(settings, space().slices()[block.slice].decay,
+      ASSERT_TRUE(update_block(plan.settings, space().slices()[block.slice].decay,
                                mean.data() + block.offset, block.size,
                                state_.weights.data() + block.offset, state));
     }
-    samples_ += samples;
     ++version_;
   }
 
   const Job& run_;
   State state_;
-  uint64_t version_, samples_ = 0;
+  uint64_t version_, samples_;
   std::map<int, Lease> leases_;
   std::map<int, int> clocks_;  // gradients that were applied
   std::vector<SampleRange> used_;

@@ -12,7 +12,7 @@
 #include "data/loader.h"
 #include "observe/stragglers.h"
 #include "param/record_file.h"
-#include "param/update_rule.h"
+#include "param/update_plan.h"
 #include "starling/trainer.h"
 #include "strategy/balancer.h"
 #include "strategy/make_strategy.h"
@@ -89,7 +89,8 @@ class FitLoop {
   // At these places in the order of the epoch.
   std::vector<uint64_t> samples_at(SampleRange places) const;
   // From here to the end of the stretch.
-  UpdateRule update_rule() const;
+  UpdateRules update_rules() const;
+  uint64_t samples_before() const;  // of this run, the cursor
   bool is_save_due_apart(uint64_t updates) const;
   void account_for(std::span<const Order> log);
   void share_trained();
@@ -155,6 +156,7 @@ class FitLoop {
   Wishes wishes_;                     // of all workers, for after this step
   uint64_t gradients_ = 0;            // of this worker, where it trains apart
   uint64_t updates_saved_ = 0;        // likewise: when the last checkpoint was written
+  Speeds speeds_;                     // likewise: of all workers
   Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
   uint64_t bytes_before_ = 0;
   data::Loader loader_;

@@ -3,7 +3,7 @@
 // of the other strategies: there workers join and leave, and checkpoints are written.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 
 #include "base/lost_worker.h"
 #include "starling/error.h"
@@ -19,13 +19,31 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool is_adaptive(OptimizerKind kind) {
-  return kind == OptimizerKind::kAdam || kind == OptimizerKind::kAdamW;
+constexpr double kMostDamping = 10;
+// After so many the speed of each worker is known.
+constexpr uint64_t kMeasuredBatches = 8;
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::max(0.0, std::chrono::duration<double>(end - begin).count());
+}
+
+// Says where the time until then has gone: for the gradient and the weights that were on their way,
+// or for others, who had to come first.
+std::optional<ParamPeer::Lease> next_lease(ParamService& service, Strategy::Seconds& spent) {
+  const auto begin = Clock::now();
+  std::optional<ParamPeer::Lease> lease = service.next();
+  const auto end = Clock::now();
+  const double waiting =
+      seconds_between(lease ? std::max(begin, lease->pushed) : begin, lease ? lease->lent : end);
+  spent.waiting += waiting;
+  spent.communication += seconds_between(begin, end) - waiting;
+  return lease;
 }
 
 // Whether the worker's gradient of what it was lent is among the updates.
 bool was_applied(const std::vector<Order>& log, int worker, const ParamPeer::Lease& lease) {
   for (const Order& order : log) {
+    if (order.kind != Order::Kind::kApply) continue;
     for (const Push& push : order.pushes) {
       if (push.worker == worker && push.samples == lease.samples && push.version == lease.version)
         return true;
@@ -48,6 +66,12 @@ void FitLoop::check_apart() const {
     throw input_error(fmt::format("training.accumulate = {} with strategy.consistency = \"{}\"",
                                   options_.accumulate, impl_.options.strategy.consistency),
                       "use accumulate = 1: every gradient is an update, or a part of one");
+  }
+  static_cast<void>(partition_from_name(impl_.options.strategy.partition));
+  const double damping = impl_.options.strategy.damping;
+  if (!(damping >= 0 && damping <= kMostDamping)) {
+    throw input_error(fmt::format("strategy.damping = {} is out of range", damping),
+                      fmt::format("use 0 … {}; 0 is none", kMostDamping));
   }
 }
 
@@ -80,28 +104,43 @@ Stretch FitLoop::make_stretch() const {
   const StrategyOptions& strategy = impl_.options.strategy;
   Stretch stretch{.workers = world.computing_names(),
                   .free = cursor_.free,
-                  .lease = 1,
+                  .batch = options_.batch,
                   .version = impl_.state.step,
-                  .consistency = {strategy.consistency, strategy.staleness, strategy.backup}};
-  // A round of all gradients that are waited for has the samples of a batch.
-  const auto workers = static_cast<uint64_t>(world.computing());
-  const int together = make_consistency(stretch.consistency, stretch.workers)->together();
-  const uint64_t round = together > 1 ? static_cast<uint64_t>(together) : workers;
-  stretch.lease = std::max<uint64_t>(1, options_.batch / round);
+                  .consistency = {strategy.consistency, strategy.staleness, strategy.backup},
+                  .partition = partition_from_name(strategy.partition),
+                  .speeds = {}};
+  for (const int worker : stretch.workers) stretch.speeds.push_back(speeds_.of(worker));
+  const bool is_known = std::all_of(stretch.speeds.begin(), stretch.speeds.end(),
+                                    [](double speed) { return speed > 0; });
+  // Shares by speeds that are not known are equal: only a few samples are divided so.
+  if (stretch.partition == PartitionKind::kWeighted && !is_known) {
+    SampleRanges few;
+    uint64_t most = kMeasuredBatches * std::max(options_.batch, stretch.workers.size());
+    while (const std::optional<SampleRange> some = stretch.free.take(most)) {
+      few.add(*some);
+      most -= some->size();
+    }
+    stretch.free = few;
+  }
   return stretch;
 }
 
-UpdateRule FitLoop::update_rule() const {
-  const uint64_t done =
-      (cursor_.epoch - first_epoch_) * train_.size() + (train_.size() - cursor_.free.size());
-  const uint64_t total = schedule_epochs_ * steps_per_epoch();
-  return {.optimizer = &impl_.options.optimizer,
-          .rate = [done, total, batch = options_.batch, &optimizer = impl_.options.optimizer](
-                      uint64_t before, uint64_t samples) {
-            const double share = static_cast<double>(samples) / static_cast<double>(batch);
-            const double factor = is_adaptive(optimizer.kind) ? std::sqrt(share) : share;
-            return factor * rate(optimizer, (done + before) / batch, total);
-          }};
+UpdateRules FitLoop::update_rules() const {
+  const StrategyOptions& strategy = impl_.options.strategy;
+  // Gradients of a round are of one version, and so nobody's are stale.
+  const bool rounds = strategy.consistency == "backup";
+  const auto workers = computing_.size();
+  const auto batch = static_cast<double>(options_.batch);
+  return {.optimizer = impl_.options.optimizer,
+          .batch = options_.batch,
+          .usual = rounds ? batch : batch / static_cast<double>(workers),
+          .total_steps = schedule_epochs_ * steps_per_epoch(),
+          .apart = strategy.adjust_momentum && !rounds ? workers : 1,
+          .damping = strategy.damping};
+}
+
+uint64_t FitLoop::samples_before() const {
+  return (cursor_.epoch - first_epoch_) * train_.size() + (train_.size() - cursor_.free.size());
 }
 
 // Two units, and what happens between them: everybody makes the strategy, and shares what was
@@ -139,15 +178,19 @@ std::vector<Order> FitLoop::train_apart() {
        .space = &state.space,
        .owners = &state.owners(),
        .state = [&](size_t kind, size_t offset) { return state.optimizer.at(kind, offset); },
-       .rule = update_rule(),
+       .rules = update_rules(),
        .version = state.step,
+       .samples = samples_before(),
        .desks = &apart_->desks()},
       state.weights.span());
   if (world.is_chief()) world.begin_stretch(make_stretch());
   LeaseStep step(executor_, state, impl_.options.optimizer, impl_.options.non_finite);
   std::optional<ParamPeer::Lease> last;
   if (world.computes(world.rank())) last = work_apart(service, step);
-  if (const Status ended = service.finish(); !ended) {
+  const auto waiting = Clock::now();
+  const Status ended = service.finish();
+  seconds_before_.waiting += seconds_between(waiting, Clock::now());
+  if (!ended) {
     const std::string what =
         fmt::format("parameter_server update {}, worker {}: {}", service.version() + 1,
                     world.rank(), ended.failure().message);
@@ -179,20 +222,25 @@ std::optional<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, Lease
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();
-  while (const std::optional<ParamPeer::Lease> lease = service.next()) {
-    const auto begin = Clock::now();
+  while (const std::optional<ParamPeer::Lease> lease = next_lease(service, seconds_before_)) {
     if (last && !lease->dropped) step.commit();
     last = lease;
     ++gradients_;
     world.set_step(gradients_, std::max(total, gradients_));
     world.pass(FaultPoint::kStep);
+    const auto begin = Clock::now();
     const LeaseStep::Result result = step.run(samples_at(lease->samples), reader_, cursor_.epoch);
-    world.slow_down(std::chrono::duration<double>(Clock::now() - begin).count());
+    world.slow_down(seconds_between(begin, Clock::now()));
+    const double seconds = seconds_between(begin, Clock::now());
+    shard_seconds_ += seconds * static_cast<double>(full_step_.samples) /
+                      static_cast<double>(lease->samples.size()) / impl_.shards_of(options_.batch);
+    ++full_steps_;
     world.pass(FaultPoint::kGradient);
     Push push{.worker = world.name(),
               .samples = lease->samples,
               .version = lease->version,
               .finite = result.finite,
+              .seconds = seconds,
               .sums = {result.sums->loss}};
     push.sums.insert(push.sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
     service.push(result.gradient, push);
@@ -218,6 +266,7 @@ void FitLoop::account_for(std::span<const Order> log) {
   FitSummary& summary = impl_.summary;
   for (const Order& one : log) {
     if (one.kind == Order::Kind::kDrop) ++summary.dropped_gradients;
+    for (const Push& push : one.pushes) speeds_.add(push.worker, push.samples.size(), push.seconds);
     if (one.kind != Order::Kind::kApply) continue;
     for (const Push& push : one.pushes) {
       const uint64_t missed = impl_.state.step - push.version;
@@ -294,12 +343,16 @@ void FitLoop::average_statistics(const std::vector<float>& own) {
 }
 
 RecordedStretch FitLoop::begin_record() const {
+  const UpdateRules rules = update_rules();
   return {.epoch = cursor_.epoch,
           .version = impl_.state.step,
           .epochs = schedule_epochs_,
           .shards = executor_.options().shards,
           .numbers = numbers_text(),
-          .optimizer = impl_.options.optimizer,
+          .optimizer = rules.optimizer,
+          .usual = rules.usual,
+          .apart = rules.apart,
+          .damping = rules.damping,
           .workers = computing_,
           .log = {},
           .averaged = {}};

@@ -34,12 +34,16 @@ bool FitLoop::replay_epoch() {
 
 void FitLoop::replay_stretch(const RecordedStretch& stretch) {
   check_recorded(stretch);
-  impl_.options.optimizer = stretch.optimizer;
-  schedule_epochs_ = stretch.epochs;
   const StretchReplay::Options options{
       .reader = &reader_,
       .samples_at = [this](SampleRange places) { return samples_at(places); },
-      .rule = update_rule(),
+      .rules = {.optimizer = stretch.optimizer,
+                .batch = options_.batch,
+                .usual = stretch.usual,
+                .total_steps = stretch.epochs * steps_per_epoch(),
+                .apart = stretch.apart,
+                .damping = stretch.damping},
+      .samples = samples_before(),
       .timing_seed = options_.replay->timing_seed,
       .obeyed =
           [this](const Order& order) {

@@ -21,6 +21,7 @@ class ReplayTest : public FitTest {
                             .shards = 4,
                             .numbers = "by hand",
                             .optimizer = optimizer,
+                            .usual = kBatch,
                             .workers = {},
                             .log = {},
                             .averaged = {}};

@@ -24,11 +24,12 @@ StretchReplay::StretchReplay(Executor& executor, TrainState& state, const Option
     : executor_(executor),
       state_(state),
       options_(options),
-      step_(executor, state, *options.rule.optimizer, NonFinite::kSkip),
+      step_(executor, state, options.rules.optimizer, NonFinite::kSkip),
       slice_(state.space, 0, state.space.blocks().size(), state.weights.span(),
              [&state](size_t kind, size_t offset) { return state.optimizer.at(kind, offset); }),
       first_statistics_(state.statistics.begin(), state.statistics.end()),
-      version_(state.step) {}
+      version_(state.step),
+      samples_(options.samples) {}
 
 void StretchReplay::run(const RecordedStretch& stretch) {
   epoch_ = stretch.epoch;
@@ -65,24 +66,22 @@ void StretchReplay::obey(Order order) {
 }
 
 void StretchReplay::apply(Order& order) {
-  std::vector<KeptSlice::Part> parts;
   for (Push& push : order.pushes) {
     Worker& pushed = worker(push.worker);
     if (!pushed.computed) compute(push.worker, pushed);
     push.sums = pushed.sums;
     pushed.statistics.swap(pushed.statistics_after);
     pushed.samples = {};
-    if (push.finite)
-      parts.push_back(
-          {slice_.room_for(push.worker).data(), static_cast<double>(push.samples.size())});
   }
-  if (!parts.empty()) {
-    const UpdateSettings settings = options_.rule.settings(order.pushes, version_, samples_);
-    // With the arithmetic of lanes, which servers have too.
-    executor_.run_alone([&] { slice_.apply(parts, settings, state_.optimizer.kinds()); });
-  }
+  const UpdatePlan plan = plan_update(options_.rules, order.pushes, version_, samples_);
+  std::vector<KeptSlice::Part> parts;
+  for (const UpdatePlan::Part& part : plan.parts)
+    parts.push_back({slice_.room_for(part.worker).data(), part.weight});
+  // With the arithmetic of lanes, which servers have too.
+  if (!parts.empty())
+    executor_.run_alone([&] { slice_.apply(parts, plan.settings, state_.optimizer.kinds()); });
   ++version_;
-  samples_ += samples_of(order.pushes);
+  for (const Push& push : order.pushes) samples_ += push.samples.size();
 }
 
 void StretchReplay::compute_some() {

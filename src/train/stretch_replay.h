@@ -14,7 +14,7 @@
 
 #include "param/kept_slice.h"
 #include "param/record.h"
-#include "param/update_rule.h"
+#include "param/update_plan.h"
 #include "train/lease_step.h"
 
 namespace starling {
@@ -30,7 +30,8 @@ class StretchReplay {
   struct Options {
     const RowReader* reader = nullptr;
     std::function<std::vector<uint64_t>(SampleRange places)> samples_at;
-    UpdateRule rule;
+    UpdateRules rules;
+    uint64_t samples = 0;  // of the run, before
     uint64_t timing_seed = 1;
     // Told of every order, when it is obeyed; pushes have their sums.
     std::function<void(const Order&)> obeyed;

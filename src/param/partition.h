@@ -1,0 +1,64 @@
+// Partition: how the samples of a stretch are divided between the workers of the parameter service,
+// and how many make a worker's next gradient.
+//
+//   dynamic   one queue for all: who is ready is lent the next. Leases follow the measured speed,
+//             so that all gradients take about as long.
+//   equal     as many samples for each, in leases of one size. Who has used its share rests.
+//   weighted  shares by the speed that was measured before, in leases that follow it too.
+//
+// It counts samples; which ones they are is the queue's. Pure; one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "param/speeds.h"
+
+namespace starling {
+
+enum class PartitionKind : uint8_t { kDynamic, kEqual, kWeighted };
+
+// Throws Error with all names for another.
+PartitionKind partition_from_name(const std::string& name);
+
+struct PartitionOptions {
+  PartitionKind kind = PartitionKind::kDynamic;
+  std::vector<int> workers;  // by name
+  uint64_t samples = 0;      // to be divided
+  uint64_t batch = 1;        // samples of a round
+  size_t spare = 0;          // gradients that a round does not wait for
+};
+
+class Partition {
+ public:
+  Partition(const PartitionOptions& options, Speeds speeds);
+
+  // About how many samples the worker is to be lent next; 0: it has used its share.
+  uint64_t lease(int worker) const;
+  // At most.
+  uint64_t most(int worker) const;
+  // Whether no worker ever rests while there are samples.
+  bool is_common() const { return shares_.empty(); }
+
+  void lend(int worker, uint64_t samples);
+  // It was lent them, and they were not used.
+  void give_back(int worker, uint64_t samples);
+  // A gradient of so many took the worker so long.
+  void took(int worker, uint64_t samples, double seconds);
+
+ private:
+  // Of those that still have samples; one, if nobody is waited for.
+  size_t waited_for(size_t workers) const;
+  uint64_t lease_by_speed(int worker) const;
+
+  const PartitionOptions options_;
+  Speeds speeds_;
+  std::map<int, uint64_t> shares_;  // what is left of them; empty: there is one queue
+};
+
+// `total` in whole parts proportional to these figures, which are above 0.
+std::vector<uint64_t> whole_parts(uint64_t total, const std::vector<double>& figures);
+
+}  // namespace starling
