@@ -21,6 +21,7 @@ constexpr const char* kToken = "STARLING_TOKEN";
 constexpr const char* kErrors = "STARLING_ERRORS_FD";
 constexpr const char* kControl = "STARLING_CONTROL_FD";
 constexpr const char* kApart = "STARLING_APART";
+constexpr const char* kCrowded = "STARLING_CROWDED";
 constexpr const char* kJoins = "STARLING_JOINS";
 constexpr const char* kOut = "STARLING_OUT_FD";
 constexpr const char* kErr = "STARLING_ERR_FD";
@@ -84,6 +85,7 @@ std::vector<std::pair<std::string, std::string>> WorkerPlace::variables() const 
   }
   if (servers > 0) result.emplace_back(kServers, fmt::format("{}", servers));
   if (apart) result.emplace_back(kApart, "1");
+  if (crowded) result.emplace_back(kCrowded, "1");
   if (joins) result.emplace_back(kJoins, "1");
   for (const auto& [name, fd] :
        {std::pair{kErrors, errors}, {kControl, control}, {kOut, out}, {kErr, err}}) {
@@ -102,6 +104,7 @@ std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
   place.descriptor = number(kDescriptor, lookup(kDescriptor), 0, 1 << 20);
   place.joins = lookup(kJoins) != nullptr;
   place.apart = lookup(kApart) != nullptr;
+  place.crowded = lookup(kCrowded) != nullptr;
   for (const auto& [name, fd] : {std::pair{kErrors, &place.errors},
                                  {kControl, &place.control},
                                  {kOut, &place.out},

@@ -20,6 +20,7 @@ struct WorkerPlace {
   int servers = 0;  // so many of the workers that were there first, the last, only serve
   FabricKind fabric = FabricKind::kShm;
   bool apart = false;           // shm: it is for messages only, each worker has its own state
+  bool crowded = false;         // there are fewer cores than workers
   int descriptor = -1;          // shm: the world's segment; tcp: this worker's listening socket
   std::vector<uint16_t> ports;  // tcp: by rank, on loopback
   JobToken token{};             // tcp: proves that a connection is of this job

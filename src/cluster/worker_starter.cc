@@ -52,6 +52,7 @@ WorkerPlace WorkerStarter::place(int rank) const {
                     .servers = options_.servers,
                     .fabric = options_.fabric,
                     .apart = options_.apart,
+                    .crowded = cpus_.size() < static_cast<size_t>(options_.workers),
                     .errors = errors_};
   if (segment_) {
     place.descriptor = segment_->fd();

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -100,7 +101,10 @@ void World::enter(const WorkerPlace& means) {
   shm_ = nullptr;
   if (fabric_) former_.push_back(std::move(fabric_));
   if (means.fabric == FabricKind::kShm) {
-    auto shm = std::make_unique<ShmFabric>(means.descriptor, rank_);
+    ShmOptions options;
+    // Who serves while the worker computes must not spin on its core.
+    if (place_.apart) options.spin = std::chrono::nanoseconds(0);
+    auto shm = std::make_unique<ShmFabric>(means.descriptor, rank_, options);
     shm_ = shm.get();
     shm_->roster().interrupt_by(interrupt());
     fabric_ = std::move(shm);
@@ -122,6 +126,19 @@ void World::enter(const WorkerPlace& means) {
       *fabric_, std::make_shared<Placement>(Placement::even(count, count)),
       CollectiveOptions{.timeout = timeout(), .interrupt = interrupt()});
   if (membership_) membership_->wake_by([fabric = fabric_.get()] { fabric->wake(); });
+}
+
+World::Computing::Computing(const World& world, int lanes)
+    : world_(world), alone_(lanes == 1), begin_(world.faults_.empty() ? 0 : seconds()) {}
+
+World::Computing::~Computing() {
+  if (!world_.faults_.empty()) world_.slow_down(seconds() - begin_);
+}
+
+double World::Computing::seconds() const {
+  timespec now{};
+  clock_gettime(alone_ ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 void World::slow_down(double computed_s) const {

@@ -57,6 +57,8 @@ class World {
   std::vector<int> computing_names() const;
   // Whether all workers share one state, in memory that all of them see.
   bool shares_memory() const { return is_of_one_host() && !place_.apart; }
+  // Whether there are fewer cores than workers: then one lane is enough for each.
+  bool is_crowded() const { return place_.crowded; }
   // Whether each has its own, but lets the others see where it computes (strategy/desk.h).
   bool has_desks() const { return is_of_one_host() && place_.apart; }
   std::chrono::nanoseconds timeout() const { return std::chrono::seconds(60); }
@@ -98,6 +100,22 @@ class World {
   void set_step_served(uint64_t step) { step_ = step; }
   // This worker has computed for so many seconds: where the plan slows it, it takes longer.
   void slow_down(double computed_s) const;
+  // While one exists, this worker computes, on this thread and others: then that is done. What this
+  // thread waits for a core is no computing, if it is alone.
+  class Computing {
+   public:
+    Computing(const World& world, int lanes);
+    ~Computing();
+    Computing(const Computing&) = delete;
+    Computing& operator=(const Computing&) = delete;
+
+   private:
+    double seconds() const;
+
+    const World& world_;
+    const bool alone_;
+    const double begin_;
+  };
   void set_faults(const Faults& faults);
   Faults& faults() { return faults_; }
   // The step of the run, from 1, and how many it has: for those points, and for people who ask.

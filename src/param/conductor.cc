@@ -23,7 +23,8 @@ Conductor::Conductor(const Stretch& stretch)
                   .workers = stretch.workers,
                   .samples = stretch.free.size(),
                   .batch = stretch.batch,
-                  .spare = consistency_->spare()},
+                  .spare = consistency_->spare(),
+                  .waits = consistency_->waits()},
                  speeds_of(stretch)),
       version_(stretch.version),
       idle_(stretch.workers) {}

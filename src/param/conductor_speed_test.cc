@@ -109,7 +109,7 @@ TEST(ConductorSpeed, LeasesBecomeProportionalToSpeed) {
       speeds += 1 / sample_seconds.back();
     }
     SimulatedWorkers workers(sample_seconds);
-    workers.run(3000, {.name = seed % 2 == 0 ? "async" : "ssp"}, PartitionKind::kDynamic);
+    workers.run(3000, {.name = "ssp"}, PartitionKind::kDynamic);
     for (size_t w = 0; w < sample_seconds.size(); ++w) {
       const double expected = SimulatedWorkers::kBatch / sample_seconds[w] / speeds;
       const std::vector<uint64_t>& leases = workers.leases(w);
@@ -125,8 +125,17 @@ TEST(ConductorSpeed, LeasesBecomeProportionalToSpeed) {
 TEST(ConductorSpeed, OneThatIsHeldUpOnceKeepsItsLeases) {
   SimulatedWorkers workers({1e-3, 1e-3, 1e-3, 1e-3});
   workers.hold_up(2, 20, 50);
-  workers.run(kSamples, {.name = "async"}, PartitionKind::kDynamic);
+  workers.run(kSamples, {.name = "ssp"}, PartitionKind::kDynamic);
   for (size_t i = 0; i + 2 < workers.leases(2).size(); ++i) EXPECT_EQ(workers.leases(2)[i], 16u);
+}
+
+TEST(ConductorSpeed, WhereNobodyWaitsLeasesAreOfOneSize) {
+  SimulatedWorkers workers({1e-3, 1e-3, 1e-3, 10e-3});
+  workers.run(kSamples, {.name = "async"}, PartitionKind::kDynamic);
+  for (size_t w = 0; w < 4; ++w) {
+    for (size_t i = 0; i + 2 < workers.leases(w).size(); ++i) EXPECT_EQ(workers.leases(w)[i], 16u);
+  }
+  EXPECT_LT(workers.leases(3).size(), workers.leases(0).size() / 8) << "it is lent fewer";
 }
 
 TEST(ConductorSpeed, ASlowWorkerHoldsNobodyUpByLeases) {

@@ -17,6 +17,7 @@ class Async final : public Consistency {
   bool may_begin(int) const override { return true; }
   void begin(int) override {}
   Fate arrive(int worker) override { return {.applied = {worker}, .dropped = {}}; }
+  bool waits() const override { return false; }
 };
 
 // The same, but no worker is further ahead of the slowest than the bound.

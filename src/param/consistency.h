@@ -46,6 +46,8 @@ class Consistency {
 
   // How many gradients a round does not wait for.
   virtual size_t spare() const { return 0; }
+  // Whether others may have to wait for a gradient that takes long.
+  virtual bool waits() const { return true; }
 };
 
 // For these workers. Throws Error for a name that is not known and numbers that make no sense.

@@ -56,9 +56,8 @@ uint64_t Partition::most(int worker) const {
 
 uint64_t Partition::lease(int worker) const {
   const uint64_t size =
-      options_.kind == PartitionKind::kEqual
-          ? std::max<uint64_t>(1, options_.batch / waited_for(options_.workers.size()))
-          : lease_by_speed(worker);
+      follows_speed() ? lease_by_speed(worker)
+                      : std::max<uint64_t>(1, options_.batch / waited_for(options_.workers.size()));
   return std::min(size, most(worker));
 }
 

@@ -1,8 +1,9 @@
 // Partition: how the samples of a stretch are divided between the workers of the parameter service,
 // and how many make a worker's next gradient.
 //
-//   dynamic   one queue for all: who is ready is lent the next. Leases follow the measured speed,
-//             so that all gradients take about as long.
+//   dynamic   one queue for all: who is ready is lent the next. Where others may wait for a slow
+//             worker, leases follow the measured speed, so that all gradients take about as long;
+//             else they are of one size, as each costs an update.
 //   equal     as many samples for each, in leases of one size. Who has used its share rests.
 //   weighted  shares by the speed that was measured before, in leases that follow it too.
 //
@@ -29,6 +30,7 @@ struct PartitionOptions {
   uint64_t samples = 0;      // to be divided
   uint64_t batch = 1;        // samples of a round
   size_t spare = 0;          // gradients that a round does not wait for
+  bool waits = true;         // others may wait for a gradient that takes long
 };
 
 class Partition {
@@ -51,6 +53,10 @@ class Partition {
  private:
   // Of those that still have samples; one, if nobody is waited for.
   size_t waited_for(size_t workers) const;
+  bool follows_speed() const {
+    return options_.kind == PartitionKind::kWeighted ||
+           (options_.kind == PartitionKind::kDynamic && options_.waits);
+  }
   uint64_t lease_by_speed(int worker) const;
 
   const PartitionOptions options_;

@@ -325,14 +325,16 @@ void FitLoop::add_batches() {
     const data::Batch& batch = loader_.next();
     input_seconds_ += seconds_since(input_begin);
     const auto compute_begin = Clock::now();
-    step_->add({.samples = batch.ids,
-                .features = batch.features,
-                .labels = batch.labels,
-                .reader = &reader_,
-                .epoch = cursor_.epoch,
-                .step = size,
-                .index = index});
-    impl_.world().slow_down(seconds_since(compute_begin));
+    {
+      const World::Computing computing(impl_.world(), executor_.lanes().count());
+      step_->add({.samples = batch.ids,
+                  .features = batch.features,
+                  .labels = batch.labels,
+                  .reader = &reader_,
+                  .epoch = cursor_.epoch,
+                  .step = size,
+                  .index = index});
+    }
     compute_seconds += seconds_since(compute_begin);
   }
   step_->took(compute_seconds);

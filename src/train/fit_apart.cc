@@ -229,8 +229,10 @@ std::optional<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, Lease
     world.set_step(gradients_, std::max(total, gradients_));
     world.pass(FaultPoint::kStep);
     const auto begin = Clock::now();
-    const LeaseStep::Result result = step.run(samples_at(lease->samples), reader_, cursor_.epoch);
-    world.slow_down(seconds_between(begin, Clock::now()));
+    const LeaseStep::Result result = [&] {
+      const World::Computing computing(world, executor_.lanes().count());
+      return step.run(samples_at(lease->samples), reader_, cursor_.epoch);
+    }();
     const double seconds = seconds_between(begin, Clock::now());
     shard_seconds_ += seconds * static_cast<double>(full_step_.samples) /
                       static_cast<double>(lease->samples.size()) / impl_.shards_of(options_.batch);

@@ -34,7 +34,8 @@ TrainerOptions checked(const Model& model, TrainerOptions options) {
     throw input_error(fmt::format("micro_batch = {} is negative", options.micro_batch),
                       "use 1 or more, or 0 for the default");
   }
-  if (options.lanes == 0) options.lanes = available_cores();
+  if (options.lanes == 0)
+    options.lanes = options.cluster.world().is_crowded() ? 1 : available_cores();
   if (options.metrics.empty())
     options.metrics = options.loss->default_metrics(model.output_shape());
   return options;

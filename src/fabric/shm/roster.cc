@@ -44,11 +44,12 @@ bool membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 
 
 size_t Roster::bytes(int world) { return static_cast<size_t>(world) * sizeof(Line); }
 
-Roster::Roster(std::span<std::byte> memory, int world, int rank)
+Roster::Roster(std::span<std::byte> memory, int world, int rank, Fences fences)
     : lines_(reinterpret_cast<Line*>(memory.data())),
       world_(world),
       rank_(rank),
-      sleepers_fence_(membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)),
+      sleepers_fence_(fences == Fences::kSleepers &&
+                      membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED)),
       pidfds_(static_cast<size_t>(world), -1) {}
 
 Roster::~Roster() {
@@ -84,7 +85,11 @@ void Roster::ring_bell(int rank) {
 void Roster::arm() {
   line(rank_).waiting.store(1);
   // Whoever has not seen that by now has its own stores seen by the look that comes next.
-  membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+  if (sleepers_fence_) {
+    membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+  } else {
+    __sync_synchronize();
+  }
   seen_ = line(rank_).bell.load();
   armed_ = true;
 }

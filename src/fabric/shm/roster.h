@@ -24,7 +24,12 @@ class Roster {
 
   static size_t bytes(int world);
 
-  Roster(std::span<std::byte> memory, int world, int rank = kNoRank);
+  // Who makes the fences between a store and a sleeper's last look: those who go to sleep, which
+  // costs them microseconds and others nothing; or everybody, for ranks that often sleep. The same
+  // for all ranks.
+  enum class Fences { kSleepers, kAll };
+  Roster(std::span<std::byte> memory, int world, int rank = kNoRank,
+         Fences fences = Fences::kSleepers);
   ~Roster();
   Roster(const Roster&) = delete;
   Roster& operator=(const Roster&) = delete;
@@ -46,7 +51,8 @@ class Roster {
   // Has a store seen by those who sleep, or are about to, before their bell is looked at. It costs
   // nothing: a real fence here would have every store wait for its cache line to come back from the
   // cores that look at it, about 40 ns a meeting. Who goes to sleep has all processors make one
-  // instead (membarrier), in arm(); only where the kernel has no such thing it is made here.
+  // instead (membarrier), in arm(); only with kAll, or where the kernel has no such thing, it is
+  // made here.
   void fence() const {
     if (sleepers_fence_) {
       std::atomic_signal_fence(std::memory_order_seq_cst);

@@ -110,7 +110,9 @@ ShmFabric::ShmFabric(std::unique_ptr<SharedSegment> own, const SharedSegment* gi
   const SharedSegment& segment = segment_ ? *segment_ : *given;
   const Layout layout = Layout::of(segment);
   const std::span<std::byte> memory = segment.bytes();
-  roster_ = std::make_unique<Roster>(memory.subspan(layout.roster), world(), rank);
+  const bool spins = spin_.count() > 0;
+  roster_ = std::make_unique<Roster>(memory.subspan(layout.roster), world(), rank,
+                                     spins ? Roster::Fences::kSleepers : Roster::Fences::kAll);
   barrier_ = std::make_unique<ShmBarrier>(*roster_, memory.subspan(layout.barrier), spin_);
   if (!roster_->enter()) {
     throw run_error(fmt::format("rank {} is taken, or was marked gone before it came", rank),

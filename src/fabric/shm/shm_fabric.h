@@ -27,7 +27,8 @@ struct ShmSegmentOptions {
 struct ShmOptions {
   size_t buffer_bytes_per_peer = size_t{64} << 20;  // of messages that nobody asked for yet
   size_t in_place_bytes_least = 32 << 10;           // smaller ones are quicker through the ring
-  // How long a wait spins before it sleeps; negative: by the numbers of ranks and cores.
+  // How long a wait spins before it sleeps; negative: by the numbers of ranks and cores. All ranks
+  // spin, or none does.
   std::chrono::nanoseconds spin{-1};
 };
 
