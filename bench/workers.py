@@ -12,10 +12,11 @@ import time
 
 from faults import FAULT_KEYS, FaultsBench
 from protocol import Group, Program, fail, quantile, ratio_text, take_turns, target_text
+from service import SERVICE_KEYS, ServiceBench
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ALL_REDUCE_KEYS = ["all_reduce", "all_reduce_4"]
-WORKER_KEYS = ALL_REDUCE_KEYS + ["ddp", "workers", "workers_memory", "launch"] + FAULT_KEYS
+WORKER_KEYS = ALL_REDUCE_KEYS + ["ddp", "workers", "workers_memory", "launch"] + FAULT_KEYS + SERVICE_KEYS
 NAMES = {"cnn": "CNN", "mlp": "MLP 784-256-10", "large": "MLP 1024-4096-4096-10", "residual": "residual CNN"}
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -88,6 +89,7 @@ class WorkersBench:
         self.seconds = 0.02 if self.options.quick else 0.1
         self.tables, self.results = [], {}
         self.faults = FaultsBench(self)
+        self.service = ServiceBench(self, free_port)
 
     def check_peers(self, wanted):
         """Refuses before anything is measured when a peer is missing."""
@@ -99,7 +101,7 @@ class WorkersBench:
                 missing.append("gloo/allreduce.h (libgloo-dev)")
             if not glob.glob("/usr/lib/*/openmpi/include/mpi.h"):
                 missing.append("mpi.h (libopenmpi-dev)")
-        if "ddp" in wanted or "ddp_kill" in wanted:
+        if any(key in wanted for key in ("ddp", "ddp_kill", "push_pull")):
             missing += [f"{name} (python3-{name})" for name in ("torch", "numpy") if not importlib.util.find_spec(name)]
         if missing:
             fail("peers are missing: " + ", ".join(missing), "`tools/install_packages bench` installs them")
@@ -110,7 +112,8 @@ class WorkersBench:
         for key in WORKER_KEYS:
             if key in wanted:
                 print(f"measuring {key}", file=sys.stderr, flush=True)
-                getattr(self.faults if key in FAULT_KEYS else self, "measure_" + key)()
+                owner = self.faults if key in FAULT_KEYS else self.service if key in SERVICE_KEYS else self
+                getattr(owner, "measure_" + key)()
 
     # All-reduce.
 

@@ -250,6 +250,47 @@ TEST_F(WorkersApartBound, ASlowWorkerHoldsTheOthers) {
   EXPECT_EQ(gradients, uint64_t{kWorkers} * 26);
 }
 
+class WorkersApartLearn : public WorkersTest {};
+
+// The short form of tools/learn: an epoch, one seed, and so a wider margin.
+TEST_F(WorkersApartLearn, EveryWayComesNearOneProcess) {
+  write("cnn.toml", R"(
+name = "cnn"
+shards = 8
+[data]
+source = "fashion-mnist"
+[model]
+layers = [
+  {type = "conv2d", filters = 8, kernel = 3, activation = "relu"},
+  {type = "max_pool2d", window = 2},
+  {type = "flatten"},
+  {type = "dense", units = 10},
+]
+[training]
+epochs = 1
+batch = 64
+[optimizer]
+name = "adam"
+)");
+  const Words common = {"train",   "cnn.toml", "--no-progress", "--set", "checkpoint.enabled=false",
+                        "--lanes", "1",        "--run-dir"};
+  const auto accuracy = [&](const std::string& run, const Words& more) {
+    Words words = common;
+    words.push_back(run);
+    words.insert(words.end(), more.begin(), more.end());
+    done(words);
+    return report(run).at("test_accuracy").get<double>();
+  };
+  const double alone = accuracy("alone", {});
+  EXPECT_GT(alone, 0.83);
+  for (const std::string way : {"async", "ssp", "backup"}) {
+    EXPECT_GT(accuracy(way, {"--workers", "4", "--strategy", "parameter_server", "--set",
+                             "strategy.consistency=" + way}),
+              alone - 0.02)
+        << way;
+  }
+}
+
 class WorkersApartInput : public WorkersTest {};
 
 TEST_F(WorkersApartInput, WhatMakesNoSenseIsRefused) {
