@@ -161,11 +161,12 @@ void ParamPeer::hand_weights(int rank) {
 
 const float* ParamPeer::gradient_of(int worker, Kept& kept) {
   const int rank = rank_of(worker);
-  if (rank == fabric_.rank()) return gradient_.data() + kept.slice.offset();
+  const bool is_own = rank == fabric_.rank();
   if (has_desks()) {
-    bytes_moved_ += kept.slice.weights().size_bytes();
+    if (!is_own) bytes_moved_ += kept.slice.weights().size_bytes();
     return options_.desks->gradient(rank).data() + kept.slice.offset();
   }
+  if (is_own) return gradient_.data() + kept.slice.offset();
   return kept.slice.room_for(worker).data();
 }
 

@@ -83,6 +83,8 @@ class ParamPeer {
   // The one that was being pushed, when all have it: the conductor is to be told.
   std::optional<Push> take_pushed();
 
+  // Whether gradients need no push(): all see them at the worker's desk.
+  bool has_desks() const { return options_.desks != nullptr && !options_.desks->empty(); }
   // Those of push_bucket(); none where nothing is sent.
   std::span<const Bucket> buckets() const { return buckets_; }
 
@@ -131,7 +133,6 @@ class ParamPeer {
 
   int rank_of(int name) const;
   int name_of(int rank) const { return options_.names[static_cast<size_t>(rank)]; }
-  bool has_desks() const { return options_.desks != nullptr && !options_.desks->empty(); }
   std::vector<Piece> pieces_of(size_t slice) const;
   void keep_slices();
   void meet_members();

@@ -51,6 +51,10 @@ void ParamService::push_bucket(std::span<const float> gradient, size_t bucket) {
 }
 
 void ParamService::push(std::span<const float> gradient, const Push& push) {
+  if (peer_.has_desks()) {  // all see it where it is
+    world_.pass(FaultPoint::kPushed);
+    return world_.tell_pushed(push);
+  }
   {
     const std::lock_guard lock(mutex_);
     gradient_ = gradient;
