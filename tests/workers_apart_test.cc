@@ -128,6 +128,23 @@ TEST_P(WorkersApart, EachPointOfTheServiceIsMissedByNobody) {
   }
 }
 
+// The thread that serves is stuck, and all others wait for it.
+TEST_P(WorkersApart, AServiceThatIsStuckIsEndedAndMissedByNobody) {
+  const std::string way = GetParam().consistency;
+  const bool pushes = way == "backup";
+  write("faults.toml",
+        fmt::format("[[fault]]\naction = \"hang\"\nworker = {}\npoint = \"{}\"\nstep = 2\n",
+                    pushes ? 1 : kWorkers + GetParam().servers - 1,
+                    pushes         ? "pushed"
+                    : way == "ssp" ? "applied"
+                                   : "lend"));
+  done(
+      apart(GetParam(), kEpochs,
+            {"--run-dir", "run", "--faults", "faults.toml", "--set", "strategy.progress_limit=2"}));
+  expect_trained("run");
+  EXPECT_EQ(lost_in("run"), 1u);
+}
+
 TEST_P(WorkersApart, AnybodyMayBeLost) {
   for (int victim = 0; victim < kWorkers + GetParam().servers; ++victim) {
     const std::string run = fmt::format("lost{}", victim);
@@ -203,10 +220,13 @@ INSTANTIATE_TEST_SUITE_P(All, WorkersApart,
                                          Way{"backup", "shm", 2}, Way{"backup", "tcp", 0}),
                          way_name);
 
-class WorkersApartSlices : public WorkersTest {};
+class WorkersApartSlices : public WorkersTest {
+ protected:
+  static constexpr int kSamplesWide = 2000;
 
-TEST_F(WorkersApartSlices, ASlowServerKeepsLessFromTheNextEpochOn) {
-  write("wide.toml", R"(
+  void SetUp() override {
+    WorkersTest::SetUp();
+    write("wide.toml", R"(
 name = "wide"
 [data]
 source = "synthetic"
@@ -217,18 +237,51 @@ classes = 4
 [model]
 layers = [{type = "dense", units = 1024, activation = "relu"}, {type = "dense", units = 4}]
 [training]
-epochs = 3
 batch = 32
 [optimizer]
 name = "adam"
 )");
-  write("slow.toml", "[[fault]]\naction = \"slow\"\nworker = 3\nfactor = 50\n");
-  done({"train", "wide.toml", "--no-progress", "--workers", "2", "--servers", "3", "--lanes", "1",
-        "--strategy", "parameter_server", "--set", "strategy.consistency=async", "--faults",
-        "slow.toml", "--run-dir", "run"});
+    write("slow.toml", "[[fault]]\naction = \"slow\"\nworker = 3\nfactor = 20\n");
+  }
+
+  static Words wide(int epochs) {
+    return {"train",        "wide.toml",
+            "--workers",    "2",
+            "--servers",    "3",
+            "--lanes",      "1",
+            "--strategy",   "parameter_server",
+            "--set",        "strategy.consistency=async",
+            "--set",        fmt::format("training.epochs={}", epochs),
+            "--faults",     "slow.toml",
+            "--run-dir",    "run",
+            "--no-progress"};
+  }
+};
+
+TEST_F(WorkersApartSlices, ASlowServerKeepsLessFromTheNextEpochOn) {
+  done(wide(3));
   EXPECT_GE(report("run").at("rebalances"), 1);
-  EXPECT_EQ(report("run").at("samples_unique"), 3 * 2000);
+  EXPECT_EQ(report("run").at("samples_unique"), 3 * kSamplesWide);
   EXPECT_EQ(report("run").at("samples_duplicated"), 0);
+  expect_nothing_left({});
+}
+
+// Its part of the state comes from slices of other sizes than it would cut itself.
+TEST_F(WorkersApartSlices, AWorkerJoinsAfterSlicesWereCutAnew) {
+  Process process = start(wide(1'000'000));
+  const auto epochs = [&] { return count(read("run/ledger.jsonl"), "\n"); };
+  const auto end = Process::Clock::now() + kSoon;
+  while (Process::Clock::now() < end && (!exists("run/ledger.jsonl") || epochs() < 3)) {
+    const Ended asked = run({"status", "run"});  // and meanwhile they train
+  }
+  EXPECT_THAT(done({"join", "run"}).output, HasSubstr("the run has 3 workers now"));
+  const int before = static_cast<int>(epochs());
+  while (Process::Clock::now() < end && epochs() < before + 2) run({"status", "run"});
+  done({"stop", "run"});
+  EXPECT_EQ(process.wait(), 75) << process.error();
+  EXPECT_GE(report("run").at("rebalances"), 1);
+  EXPECT_GE(report("run").at("epochs"), before + 1);
+  EXPECT_EQ(report("run").at("workers"), 3);
   expect_nothing_left({});
 }
 

@@ -10,7 +10,7 @@
 namespace starling {
 namespace {
 
-constexpr std::chrono::seconds kSendWait{5};
+constexpr std::chrono::seconds kSendWait{60};  // the launcher may have been stopped for a while
 
 }  // namespace
 

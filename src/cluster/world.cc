@@ -141,10 +141,11 @@ double World::Computing::seconds() const {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-void World::slow_down(double computed_s) const {
-  if (faults_.empty()) return;
+double World::slow_down(double computed_s) const {
+  if (faults_.empty()) return 0;
   const double longer_s = (faults_.slowness(name(), step_) - 1) * computed_s;
   if (longer_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(longer_s));
+  return longer_s;
 }
 
 int World::rank_of(int name) const {
@@ -221,7 +222,10 @@ SharedSegment World::open_shared(int rank, int64_t process, int64_t descriptor) 
   try {
     return open_shared(process, descriptor);
   } catch (const Error& error) {
-    if (!survives()) throw;
+    // Other reasons are this worker's own.
+    const bool is_there =
+        std::filesystem::exists(fmt::format("/proc/{}/fd/{}", process, descriptor));
+    if (!survives() || is_there) throw;
     throw LostWorker(fmt::format("sharing memory, worker {}: {}", name(), error.what()),
                      error.hint(), rank);
   }
@@ -359,21 +363,25 @@ void World::change() {
             [](std::span<const int>) { return true; });
 }
 
-void World::begin_stretch(const Stretch& stretch) {
+// What the conductor must hear of: without it all would wait for ever.
+void World::send_surely(const ControlMessage::Kind kind, std::vector<uint64_t> words) {
   ControlMessage message;
-  message.kind = ControlMessage::Kind::kStretch;
-  message.words = to_words(stretch);
-  membership_->send(std::move(message));
+  message.kind = kind;
+  message.words = std::move(words);
+  if (!membership_->send(std::move(message)))
+    throw run_error("the launcher does not listen any more",
+                    "--resume goes on from the last checkpoint");
+}
+
+void World::begin_stretch(const Stretch& stretch) {
+  send_surely(ControlMessage::Kind::kStretch, to_words(stretch));
 }
 
 void World::tell_pushed(const Push& push) {
-  ControlMessage message;
-  message.kind = ControlMessage::Kind::kPushed;
-  message.words = to_words(push);
-  membership_->send(std::move(message));
+  send_surely(ControlMessage::Kind::kPushed, to_words(push));
 }
 
-void World::drain() { membership_->send({.kind = ControlMessage::Kind::kDrain}); }
+void World::drain() { send_surely(ControlMessage::Kind::kDrain, {}); }
 
 void World::join() {
   membership_->send({.kind = ControlMessage::Kind::kHere});

@@ -98,8 +98,9 @@ class World {
   }
   // The step for such points, of one that makes none; from any thread.
   void set_step_served(uint64_t step) { step_ = step; }
-  // This worker has computed for so many seconds: where the plan slows it, it takes longer.
-  void slow_down(double computed_s) const;
+  // This worker has computed for so many seconds: where the plan slows it, it idles for as long as
+  // is returned.
+  double slow_down(double computed_s) const;
   // While one exists, this worker computes, on this thread and others: then that is done. What this
   // thread waits for a core is no computing, if it is alone.
   class Computing {
@@ -266,6 +267,7 @@ class World {
   void enter(const WorkerPlace& means);
   void resume(ControlMessage message);
   void take_over_output();
+  void send_surely(ControlMessage::Kind kind, std::vector<uint64_t> words);
   void send(const std::vector<commit::Action>& actions);
   Next reform_by(Instant deadline, const LostWorker& lost,
                  FunctionRef<bool(std::span<const int> ranks)> can_complete);

@@ -155,9 +155,12 @@ class Run {
     world().agree("the run's folder", [&] {
       if (!is_chief()) return;
       folder_.prepare(use);
+      if (!options_.record && folder_.set_record_aside())
+        note("the run goes on without --record, so it can't be replayed any more");
       if (!is_there(folder_.job())) write_job();
       const uint64_t room = static_cast<uint64_t>(world().capacity()) - job_.strategy.servers;
-      const uint64_t most = std::min<uint64_t>(job_.shards, room);
+      const bool shares_batches = job_.strategy.consistency == "sync";
+      const uint64_t most = shares_batches ? std::min<uint64_t>(job_.shards, room) : room;
       world().open_to_requests(fs::absolute(folder_.path()).string(), most);
     });
     // With several workers the launcher is asked; one alone answers itself.
@@ -309,8 +312,6 @@ class Run {
   void resumed(const History& history) {
     history_ = history;
     if (is_chief()) write_job();
-    if (is_chief() && !options_.record && folder_.set_record_aside())
-      note("the run goes on without --record, so it can't be replayed any more");
   }
 
   void note(const std::string& text) {

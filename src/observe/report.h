@@ -71,7 +71,7 @@ struct Report {
   std::vector<Recovery> recoveries;
   std::vector<Times> times;  // by worker
   std::string balance = "even";
-  uint64_t rebalances = 0;  // how often shards were placed otherwise
+  uint64_t rebalances = 0;  // how often shards or slices were placed otherwise
 
   std::optional<std::string> resumed_from;  // the checkpoint
   std::optional<std::string> stopped_by;  // "early_stopping", "signal", …; absent: it ran through

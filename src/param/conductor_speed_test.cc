@@ -116,7 +116,8 @@ TEST(ConductorSpeed, LeasesBecomeProportionalToSpeed) {
       ASSERT_GE(leases.size(), 4u);
       // But for the last ones, of what was left.
       for (size_t i = leases.size() / 2; i + 2 < leases.size(); ++i)
-        EXPECT_NEAR(static_cast<double>(leases[i]), std::max(expected, 1.0), 0.5 + 1e-6);
+        EXPECT_NEAR(static_cast<double>(leases[i]), std::max(expected, 1.0),
+                    std::max(0.6, 0.12 * expected) + 1e-6);
     }
     if (testing::Test::HasFailure()) return;
   }

@@ -11,6 +11,11 @@
 #include "starling/error.h"
 
 namespace starling {
+namespace {
+
+constexpr double kAboutRight = 0.1;
+
+}  // namespace
 
 PartitionKind partition_from_name(const std::string& name) {
   if (name == "dynamic") return PartitionKind::kDynamic;
@@ -75,11 +80,17 @@ uint64_t Partition::lease_by_speed(int worker) const {
   speeds.resize(waited_for(speeds.size()));
   const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
   const auto batch = static_cast<double>(options_.batch);
-  const double size = std::round(batch * (std::max(own, speeds.back()) / sum));
-  return static_cast<uint64_t>(std::clamp(size, 1.0, batch));
+  const double size = std::clamp(batch * (std::max(own, speeds.back()) / sum), 1.0, batch);
+  const auto last = sizes_.find(worker);
+  if (last != sizes_.end()) {
+    const auto before = static_cast<double>(last->second);
+    if (std::abs(size - before) <= std::max(kAboutRight * before, 0.6)) return last->second;
+  }
+  return static_cast<uint64_t>(std::round(size));
 }
 
 void Partition::lend(int worker, uint64_t samples) {
+  if (follows_speed()) sizes_[worker] = lease_by_speed(worker);
   if (!is_common()) shares_.at(worker) -= samples;
 }
 

@@ -37,7 +37,8 @@ class Partition {
  public:
   Partition(const PartitionOptions& options, Speeds speeds);
 
-  // About how many samples the worker is to be lent next; 0: it has used its share.
+  // About how many samples the worker is to be lent next; 0: it has used its share. By speed it
+  // stays as it was for as long as that is about right: every size is compiled once.
   uint64_t lease(int worker) const;
   // At most.
   uint64_t most(int worker) const;
@@ -61,6 +62,7 @@ class Partition {
 
   const PartitionOptions options_;
   Speeds speeds_;
+  std::map<int, uint64_t> sizes_;   // of the last leases by speed
   std::map<int, uint64_t> shares_;  // what is left of them; empty: there is one queue
 };
 

@@ -16,9 +16,12 @@ bool has_momentum(OptimizerKind kind) {
 // The update as that part of a usual one, but for the rate.
 void count_as(double part, const Optimizer& optimizer, UpdateSettings& settings) {
   if (has_momentum(optimizer.kind)) {
-    settings.momentum = static_cast<float>(std::pow(optimizer.momentum, part));
-    settings.gradient_scale = static_cast<float>(part);
-    settings.weight_decay = static_cast<float>(part * optimizer.weight_decay);
+    const double kept = std::pow(optimizer.momentum, part);
+    // What so many small updates add to the velocity is what one usual update adds.
+    const double added = (1 - kept) / (1 - optimizer.momentum);
+    settings.momentum = static_cast<float>(kept);
+    settings.gradient_scale = static_cast<float>(added);
+    settings.weight_decay = static_cast<float>(added * optimizer.weight_decay);
   } else if (is_adaptive(optimizer.kind)) {
     const double beta1 = std::pow(optimizer.beta1, part), beta2 = std::pow(optimizer.beta2, part);
     settings.beta1 = static_cast<float>(beta1);

@@ -31,6 +31,25 @@ Ownership::Ownership(const ParameterSpace& space, std::vector<int> members, int 
   }
 }
 
+Ownership Ownership::restored(const ParameterSpace& space, std::vector<int> members, int replicas,
+                              std::vector<int> keepers, std::vector<size_t> block_cuts) {
+  const std::span<const Block> blocks = space.blocks();
+  const bool fits = block_cuts.size() == members.size() + 1 && block_cuts.front() == 0 &&
+                    block_cuts.back() == blocks.size() &&
+                    std::is_sorted(block_cuts.begin(), block_cuts.end());
+  if (!fits)
+    throw run_error("the slices of the other workers are not those of this model",
+                    "start the run again with one version of Starling");
+  Ownership owners;
+  owners.members_ = std::move(members);
+  owners.keepers_ = std::move(keepers);
+  owners.replicas_ = replicas;
+  for (const size_t cut : block_cuts)
+    owners.floats_.push_back(cut == blocks.size() ? space.total_floats() : blocks[cut].offset);
+  owners.blocks_ = std::move(block_cuts);
+  return owners;
+}
+
 std::optional<size_t> Ownership::slice_of(int name) const {
   const auto at = std::find(members_.begin(), members_.end(), name);
   if (at == members_.end()) return std::nullopt;

@@ -26,6 +26,11 @@ class Ownership {
   Ownership(const ParameterSpace& space, std::vector<int> members, int replicas,
             std::vector<int> keepers = {}, std::vector<double> shares = {});
 
+  // As another has it: slice i is of blocks block_cuts[i] … block_cuts[i + 1] − 1. Throws Error
+  // when these don't fit the space and the members.
+  static Ownership restored(const ParameterSpace& space, std::vector<int> members, int replicas,
+                            std::vector<int> keepers, std::vector<size_t> block_cuts);
+
   const std::vector<int>& members() const { return members_; }
   const std::vector<int>& keepers() const { return keepers_; }
   int replicas() const { return replicas_; }
@@ -33,6 +38,7 @@ class Ownership {
   bool has_copies() const { return replicas_ > 0 && slices() > 1; }
   BlockRange blocks(size_t slice) const { return {blocks_[slice], blocks_[slice + 1]}; }
   Span floats(size_t slice) const { return {floats_[slice], floats_[slice + 1]}; }
+  const std::vector<size_t>& block_cuts() const { return blocks_; }
   // In floats: slice i is from cuts()[i] to cuts()[i + 1].
   const std::vector<size_t>& cuts() const { return floats_; }
 

@@ -105,10 +105,10 @@ void ParamPeer::obey(const Order& order) {
 }
 
 void ParamPeer::serve(FunctionRef<void()> work) {
-  const Instant begin = fabric_.now();
+  const double begin = options_.clock();
   work();
-  options_.served(std::chrono::duration<double>(fabric_.now() - begin).count());
-  load_.seconds += std::chrono::duration<double>(fabric_.now() - begin).count();
+  const double seconds = options_.clock() - begin;
+  load_.seconds += seconds + options_.slow_down(seconds);
 }
 
 void ParamPeer::lend(int worker, SampleRange samples) {

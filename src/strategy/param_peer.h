@@ -46,8 +46,9 @@ struct ParamPeerOptions {
   const Desks* desks = nullptr;       // if there are any
   size_t bucket_bytes = kBucketBytes;
   std::function<void(FaultPoint)> pass = [](FaultPoint) {};  // where a fault may be planned
-  // Is told how many seconds this process has served others, each time: to make it slower.
-  std::function<void(double seconds)> served = [](double) {};
+  // The time that this process works, and for how long it is to idle after so much of it.
+  std::function<double()> clock = [] { return 0.0; };
+  std::function<double(double seconds)> slow_down = [](double) { return 0.0; };
 };
 
 class ParamPeer {
@@ -136,7 +137,7 @@ class ParamPeer {
   std::vector<Piece> pieces_of(size_t slice) const;
   void keep_slices();
   void meet_members();
-  // What this process does for others, by the clock.
+  // What this process does for others, in its working time.
   void serve(FunctionRef<void()> work);
   void lend(int worker, SampleRange samples);
   void fetch(SampleRange samples);

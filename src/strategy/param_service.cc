@@ -1,5 +1,6 @@
 #include "strategy/param_service.h"
 
+#include <ctime>
 #include <utility>
 
 namespace starling {
@@ -8,6 +9,13 @@ namespace {
 // How long nothing may happen before it is looked whether all is well.
 constexpr std::chrono::milliseconds kLookEvery{100};
 
+// For which this thread has had a core.
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 ParamPeerOptions for_world(ParamPeerOptions options, const World& world) {
   for (int rank = 0; rank < world.workers(); ++rank) {
     options.names.push_back(world.name_of(rank));
@@ -15,7 +23,8 @@ ParamPeerOptions for_world(ParamPeerOptions options, const World& world) {
   }
   options.pass = [&world](FaultPoint point) { world.pass(point); };
   if (!world.computes(world.rank()))
-    options.served = [&world](double seconds) { world.slow_down(seconds); };
+    options.slow_down = [&world](double seconds) { return world.slow_down(seconds); };
+  options.clock = [] { return thread_seconds(); };
   return options;
 }
 
@@ -25,7 +34,15 @@ ParamService::ParamService(World& world, ParamPeerOptions options, std::span<flo
     : world_(world),
       fabric_(*world.fabric()),
       peer_(fabric_, for_world(std::move(options), world), weights) {
-  thread_.start([this] { serve(); });
+  thread_.start([this] {
+    try {
+      serve();
+    } catch (...) {
+      end();  // the worker comes to finish(), and is told why
+      throw;
+    }
+    end();
+  });
 }
 
 ParamService::~ParamService() {
@@ -34,7 +51,7 @@ ParamService::~ParamService() {
 }
 
 std::optional<ParamPeer::Lease> ParamService::next() {
-  const World::Waiting waiting(world_);
+  const Waits waits(waits_);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return ready_ || ended_; });
   if (ended_) return std::nullopt;
@@ -64,7 +81,7 @@ void ParamService::push(std::span<const float> gradient, const Push& push) {
 }
 
 Status ParamService::finish() {
-  const World::Waiting waiting(world_);
+  const Waits waits(waits_);
   thread_.wait();
   return peer_.status();
 }
@@ -78,23 +95,31 @@ void ParamService::settle() {
 }
 
 bool ParamService::pass_on() {
-  const std::lock_guard lock(mutex_);
-  bool moved = !complete_.empty();
-  for (const size_t bucket : std::exchange(complete_, {})) peer_.push_bucket(gradient_, bucket);
-  if (wanted_) {
-    peer_.push(gradient_, *std::exchange(wanted_, std::nullopt));
-    moved = true;
-  }
-  if (const std::optional<ParamPeer::Lease> lease = peer_.take_lease()) {
-    ready_ = lease;
-    changed_.notify_all();
-    moved = true;
+  bool moved = false;
+  {
+    const std::lock_guard lock(mutex_);
+    moved = !complete_.empty() || wanted_;
+    for (const size_t bucket : std::exchange(complete_, {})) peer_.push_bucket(gradient_, bucket);
+    if (wanted_) peer_.push(gradient_, *std::exchange(wanted_, std::nullopt));
+    if (const std::optional<ParamPeer::Lease> lease = peer_.take_lease()) {
+      ready_ = lease;
+      changed_.notify_all();
+      moved = true;
+    }
   }
   if (const std::optional<Push> pushed = peer_.take_pushed()) {
     world_.tell_pushed(*pushed);
     moved = true;
   }
   return moved;
+}
+
+void ParamService::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
 }
 
 void ParamService::serve() {
@@ -112,13 +137,9 @@ void ParamService::serve() {
     }
     bool moved = peer_.advance();
     moved = pass_on() || moved;
+    if (waits_) world_.note_progress();  // this thread is not stuck, at least
     if (!moved && peer_.status()) fabric_.progress(fabric_.now() + kLookEvery);
   }
-  {
-    const std::lock_guard lock(mutex_);
-    ended_ = true;
-  }
-  changed_.notify_all();
 }
 
 }  // namespace starling

@@ -45,7 +45,20 @@ class ParamService {
   const ServedLoad& load() const { return peer_.load(); }
 
  private:
+  // While one exists, the worker waits for the service, which gets on for it.
+  class Waits {
+   public:
+    explicit Waits(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
+    ~Waits() { flag_ = false; }
+    Waits(const Waits&) = delete;
+    Waits& operator=(const Waits&) = delete;
+
+   private:
+    std::atomic<bool>& flag_;
+  };
+
   void serve();
+  void end();
   // Between the worker and the peer. Whether there was something.
   bool pass_on();
 
@@ -60,7 +73,7 @@ class ParamService {
   std::vector<size_t> complete_;  // buckets that are
   std::span<const float> gradient_;
   bool ended_ = false;
-  std::atomic<bool> abandoned_{false};
+  std::atomic<bool> abandoned_{false}, waits_{false};
 
   BackgroundLane thread_;  // last: it uses all of the above
 };

@@ -62,6 +62,7 @@ TEST(SliceLoad, AnOwnershipHasTheSharesThatItIsGiven) {
                 share * static_cast<double>(space.total_floats()), kBlockElements);
   }
   EXPECT_EQ(owners.floats(2).end, space.total_floats());
+  EXPECT_EQ(Ownership::restored(space, {3, 5, 9}, 1, {}, owners.block_cuts()), owners);
 }
 
 }  // namespace

@@ -123,6 +123,7 @@ void FitLoop::follow_world() {
       bytes_before_ += strategy_->bytes_moved();
     }
     step_.reset();
+    apart_ = nullptr;
     strategy_.reset();
     strategy_ = trains_apart()
                     ? make_apart()

@@ -193,7 +193,7 @@ std::vector<Order> FitLoop::train_apart() {
   if (!ended) {
     const std::string what =
         fmt::format("parameter_server update {}, worker {}: {}", service.version() + 1,
-                    world.rank(), ended.failure().message);
+                    world.name(), ended.failure().message);
     world.reform(
         LostWorker(what, "--resume goes on from the last checkpoint", ended.failure().peer),
         [](std::span<const int>) { return false; });
@@ -228,10 +228,12 @@ std::optional<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, Lease
     ++gradients_;
     world.set_step(gradients_, std::max(total, gradients_));
     world.pass(FaultPoint::kStep);
+    // Not in the time that it takes: it is compiled once for each size.
+    executor_.prepare(static_cast<int64_t>(lease->samples.size()));
     const auto begin = Clock::now();
     const LeaseStep::Result result = [&] {
       const World::Computing computing(world, executor_.lanes().count());
-      return step.run(samples_at(lease->samples), reader_, cursor_.epoch);
+      return step.run({samples_at(lease->samples), cursor_.epoch, lease->version}, reader_);
     }();
     const double seconds = seconds_between(begin, Clock::now());
     shard_seconds_ += seconds * static_cast<double>(full_step_.samples) /

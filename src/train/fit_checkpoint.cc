@@ -132,6 +132,7 @@ std::vector<std::byte> FitLoop::state_for_newcomers() const {
     state.manifest["owners"] = impl_.state.owners().members();
     state.manifest["keepers"] = impl_.state.owners().keepers();
     state.manifest["replicas"] = impl_.state.owners().replicas();
+    state.manifest["cuts"] = impl_.state.owners().block_cuts();
   }
   if (const auto place = impl_.state.shared_place()) {
     std::erase_if(state.optimizer, [](const NamedTensor& tensor) {
@@ -248,10 +249,12 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
     impl_.state.load_statistics(snapshot.statistics);
   }
   if (manifest.contains("owners")) {
-    impl_.state.split(Ownership(impl_.state.space, manifest.at("owners").get<std::vector<int>>(),
-                                manifest.at("replicas").get<int>(),
-                                manifest.at("keepers").get<std::vector<int>>()),
-                      OptimizerState(impl_.state.optimizer.kinds()));
+    impl_.state.split(
+        Ownership::restored(impl_.state.space, manifest.at("owners").get<std::vector<int>>(),
+                            manifest.at("replicas").get<int>(),
+                            manifest.at("keepers").get<std::vector<int>>(),
+                            manifest.at("cuts").get<std::vector<size_t>>()),
+        OptimizerState(impl_.state.optimizer.kinds()));
   }
   impl_.weights_changed();
   impl_.executor_for(options_.batch);  // refreshes packed copies
@@ -275,7 +278,7 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   ledger_.restore(from_hex(manifest.at("ledger").get<std::string>()));
   const Json& totals = manifest.at("totals");
   FitSummary& summary = impl_.summary;
-  summary.steps = count(manifest, "step");
+  summary.steps = updates_saved_ = count(manifest, "step");
   summary.samples = count(totals, "samples");
   summary.samples_unique = count(totals, "unique");
   summary.samples_duplicated = count(totals, "duplicated");

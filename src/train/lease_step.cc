@@ -19,13 +19,12 @@ LeaseStep::LeaseStep(Executor& executor, TrainState& state, const Optimizer& opt
       merges_(executor, {{0, executor.options().shards}}),
       block_sums_(state.space.blocks().size()) {}
 
-LeaseStep::Result LeaseStep::run(std::span<const uint64_t> samples, const RowReader& reader,
-                                 uint32_t epoch) {
+LeaseStep::Result LeaseStep::run(const Work& work, const RowReader& reader) {
   if (executor_.has_packed())
     executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
-  plan_ = &merges_.of(StepSize::of_batch(static_cast<int64_t>(samples.size()))).plan;
+  plan_ = &merges_.of(StepSize::of_batch(static_cast<int64_t>(work.samples.size()))).plan;
   const bool early = !early_.buckets.empty() && !optimizer_.clip_norm;
-  executor_.gradient({.samples = samples, .reader = &reader, .epoch = epoch},
+  executor_.gradient({.samples = work.samples, .reader = &reader, .epoch = work.epoch},
                      {0, executor_.options().shards}, early ? this : nullptr);
   const size_t blocks = block_sums_.size();
   const auto lanes = static_cast<size_t>(executor_.lanes().count());
@@ -39,7 +38,7 @@ LeaseStep::Result LeaseStep::run(std::span<const uint64_t> samples, const RowRea
   const double norm = global_norm(state_.space, block_sums_);
   finite_ = std::isfinite(sums.loss) && std::isfinite(norm);
   if (!finite_ && policy_ == NonFinite::kStop) {
-    throw run_error(fmt::format("after {} updates: the {} is not finite", state_.step,
+    throw run_error(fmt::format("after {} updates: the {} is not finite", work.version,
                                 std::isfinite(sums.loss) ? "gradient" : "loss"),
                     "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, "
                     "or set non_finite = \"skip\"; --resume goes on from the last checkpoint");

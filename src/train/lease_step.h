@@ -30,9 +30,14 @@ class LeaseStep final : private GradientWatch {
     std::function<void(std::span<const float> gradient, size_t bucket)> tell = {};
   };
   void tell_early(Early early) { early_ = std::move(early); }
+  struct Work {
+    std::vector<uint64_t> samples;
+    uint32_t epoch = 0;
+    uint64_t version = 0;  // updates that the weights have seen
+  };
   // With the weights as they are now. Throws Error when a number is not finite and the policy is to
   // stop.
-  Result run(std::span<const uint64_t> samples, const RowReader& reader, uint32_t epoch);
+  Result run(const Work& work, const RowReader& reader);
   // The last gradient is applied: running statistics move by its moments, if it was finite. Once,
   // and before the executor computes anything else.
   void commit();

@@ -60,6 +60,13 @@ int Trainer::Impl::shards_of(uint64_t batch) const {
   return options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());
 }
 
+int Trainer::Impl::shards_of_lease(uint64_t batch) const {
+  if (state.moments.size() == 0)
+    return static_cast<int>(std::bit_ceil(static_cast<unsigned>(options.lanes)));
+  const int each = shards_of(batch) / world().computing();
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, each))));
+}
+
 std::unique_ptr<Executor> Trainer::Impl::make_executor(int shards) const {
   const int64_t micro = options.micro_batch > 0 ? options.micro_batch : default_micro_batch(model);
   return std::make_unique<Executor>(model.graph(), options.loss, options.metrics, state.space,
@@ -72,9 +79,7 @@ std::unique_ptr<Executor> Trainer::Impl::make_executor(int shards) const {
 }
 
 Executor& Trainer::Impl::executor_for(uint64_t batch) {
-  const int shards = trains_apart(options.strategy)
-                         ? static_cast<int>(std::bit_ceil(static_cast<unsigned>(options.lanes)))
-                         : shards_of(batch);
+  const int shards = trains_apart(options.strategy) ? shards_of_lease(batch) : shards_of(batch);
   if (!executor_ || executor_->options().shards != shards) {
     executor_.reset();  // its memory first
     executor_ = make_executor(shards);

@@ -17,9 +17,11 @@ class Trainer::Impl {
 
   // Of a batch of this size: part of the job's numbers.
   int shards_of(uint64_t batch) const;
-  // The executor for batches of this size; made when it is first needed or the shards change. Where
-  // workers train apart it is for what one is lent, which is no batch of shards: it is only cut for
-  // the lanes.
+  // Where workers train apart, of what one is lent: it is cut for the lanes only. Where statistics
+  // are of a shard (batch_norm) shards are as large as those of a batch would be.
+  int shards_of_lease(uint64_t batch) const;
+  // The executor for batches of this size, or for such a lease; made when it is first needed or the
+  // shards change.
   Executor& executor_for(uint64_t batch);
   std::unique_ptr<Executor> make_executor(int shards) const;
   // The executor there is, whatever its shards: for evaluation.
