@@ -233,7 +233,7 @@ std::optional<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, Lease
     const auto begin = Clock::now();
     const LeaseStep::Result result = [&] {
       const World::Computing computing(world, executor_.lanes().count());
-      return step.run({samples_at(lease->samples), cursor_.epoch, lease->version}, reader_);
+      return step.run({samples_at(lease->samples), cursor_.epoch}, reader_);
     }();
     const double seconds = seconds_between(begin, Clock::now());
     shard_seconds_ += seconds * static_cast<double>(full_step_.samples) /

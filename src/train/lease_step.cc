@@ -38,7 +38,7 @@ LeaseStep::Result LeaseStep::run(const Work& work, const RowReader& reader) {
   const double norm = global_norm(state_.space, block_sums_);
   finite_ = std::isfinite(sums.loss) && std::isfinite(norm);
   if (!finite_ && policy_ == NonFinite::kStop) {
-    throw run_error(fmt::format("after {} updates: the {} is not finite", work.version,
+    throw run_error(fmt::format("in epoch {} the {} is not finite", work.epoch + 1,
                                 std::isfinite(sums.loss) ? "gradient" : "loss"),
                     "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, "
                     "or set non_finite = \"skip\"; --resume goes on from the last checkpoint");

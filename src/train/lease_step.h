@@ -33,7 +33,6 @@ class LeaseStep final : private GradientWatch {
   struct Work {
     std::vector<uint64_t> samples;
     uint32_t epoch = 0;
-    uint64_t version = 0;  // updates that the weights have seen
   };
   // With the weights as they are now. Throws Error when a number is not finite and the policy is to
   // stop.

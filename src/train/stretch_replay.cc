@@ -100,7 +100,7 @@ void StretchReplay::compute(int name, Worker& worker) {
   std::copy(worker.weights.begin(), worker.weights.end(), state_.weights.begin());
   std::copy(worker.statistics.begin(), worker.statistics.end(), state_.statistics.begin());
   const LeaseStep::Result result =
-      step_.run({options_.samples_at(worker.samples), epoch_, version_}, *options_.reader);
+      step_.run({options_.samples_at(worker.samples), epoch_}, *options_.reader);
   step_.commit();
   worker.statistics_after.assign(state_.statistics.begin(), state_.statistics.end());
   worker.sums = {result.sums->loss};
