@@ -197,7 +197,7 @@ TEST_F(WorkersReplay, HasNothingThatAResumeHasUndone) {
   for (const auto& entry : std::filesystem::directory_iterator(folder_ / "run/checkpoints"))
     checkpoints.push_back(entry.path());
   std::sort(checkpoints.begin(), checkpoints.end());
-  ASSERT_GT(checkpoints.size(), 2u);
+  ASSERT_GE(checkpoints.size(), 2u);
   for (size_t i = 1; i < checkpoints.size(); ++i) std::filesystem::remove_all(checkpoints[i]);
   // As if it had died while it wrote.
   write("run/record.txt", read("run/record.txt") + "stretch 1 4");
