@@ -1,5 +1,7 @@
 #include "cli/environment.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
@@ -15,6 +17,15 @@ bool names_utf8(std::string locale) {
 }
 
 }  // namespace
+
+ProgressOptions progress_on_stderr(const Environment& environment, bool enabled) {
+  ProgressOptions options;
+  options.enabled = enabled;
+  options.terminal = isatty(STDERR_FILENO) == 1;
+  options.color = options.terminal && environment.color;
+  options.unicode = environment.unicode;
+  return options;
+}
 
 Environment read_environment() {
   return read_environment([](const char* name) { return std::getenv(name); });

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <functional>
 
+#include "observe/progress.h"
+
 namespace starling {
 
 struct Environment {
@@ -18,6 +20,9 @@ struct Environment {
 };
 
 using Variable = std::function<const char*(const char* name)>;  // null when it is not set
+
+// How a command shows its progress on standard error, if it is to.
+ProgressOptions progress_on_stderr(const Environment& environment, bool enabled);
 
 Environment read_environment();
 Environment read_environment(const Variable& variable);

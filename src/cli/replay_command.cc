@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 #include "cli/commands.h"
@@ -12,10 +11,7 @@ int replay_command(const Arguments& arguments, const Environment& environment) {
   options.settings = arguments.settings;
   options.timing_seed = arguments.timing_seed;
   options.out = stderr;
-  options.progress.enabled = !arguments.no_progress;
-  options.progress.terminal = isatty(STDERR_FILENO) == 1;
-  options.progress.color = options.progress.terminal && environment.color;
-  options.progress.unicode = environment.unicode;
+  options.progress = progress_on_stderr(environment, !arguments.no_progress);
   const ReplayResult result = replay_run(arguments.target, options);
   fmt::print(
       "replayed       {} updates of {} gradients, {} dropped; {} worker{}, {} stretch{}, "

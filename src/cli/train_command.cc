@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "base/retired_worker.h"
 #include "cli/cli.h"
@@ -142,10 +141,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   options.overwrite = arguments.overwrite;
   options.record = arguments.record;
   options.out = stderr;
-  options.progress.enabled = !arguments.no_progress;
-  options.progress.terminal = isatty(STDERR_FILENO) == 1;
-  options.progress.color = options.progress.terminal && environment.color;
-  options.progress.unicode = environment.unicode;
+  options.progress = progress_on_stderr(environment, !arguments.no_progress);
   options.should_stop = stop_requested;
   options.faults = faults;
   if (is_worker) options.cluster = Cluster::from_environment();

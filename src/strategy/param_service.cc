@@ -3,6 +3,8 @@
 #include <ctime>
 #include <utility>
 
+#include "strategy/make_strategy.h"
+
 namespace starling {
 namespace {
 
@@ -17,10 +19,8 @@ double thread_seconds() {
 }
 
 ParamPeerOptions for_world(ParamPeerOptions options, const World& world) {
-  for (int rank = 0; rank < world.workers(); ++rank) {
-    options.names.push_back(world.name_of(rank));
-    options.computes.push_back(world.computes(rank));
-  }
+  options.names.assign(world.members().begin(), world.members().end());
+  options.computes = computing(world);
   options.pass = [&world](FaultPoint point) { world.pass(point); };
   if (!world.computes(world.rank()))
     options.slow_down = [&world](double seconds) { return world.slow_down(seconds); };
