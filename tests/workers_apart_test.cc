@@ -86,6 +86,7 @@ TEST_P(WorkersApart, EverySampleOnceAndItLearns) {
   EXPECT_EQ(found.at("servers"), GetParam().servers);
   EXPECT_GT(found.at("bytes_sent"), 0);
   EXPECT_EQ(found.at("consistency"), GetParam().consistency);
+  EXPECT_EQ(found.at("exact"), false);
   uint64_t gradients = 0;
   for (const Json& number : found.at("staleness")) gradients += number.get<uint64_t>();
   EXPECT_GE(gradients, uint64_t{kEpochs} * kSamplesApart / 40);

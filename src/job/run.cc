@@ -340,7 +340,7 @@ class Run {
     report.staleness = summary.staleness;
     report.dropped_gradients = summary.dropped_gradients;
     report.lanes = trainer.lanes();
-    report.exact = job_.strategy.exact;
+    report.exact = job_.strategy.exact && job_.strategy.consistency == "sync";
     report.bytes_sent = summary.bytes_moved;
     report.optimizer_bytes = summary.optimizer_bytes;
     for (const WorkerTimes& t : summary.times)

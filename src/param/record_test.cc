@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "base/read_file.h"
+#include "base/sha256.h"
 #include "error_of.h"
 
 namespace starling {
@@ -138,6 +142,24 @@ TEST(Record, AnotherFileIsRefused) {
   EXPECT_THAT(refusal([] { read_all("PNG"); }), HasSubstr("not a record"));
   EXPECT_THAT(refusal([] { read_all("starling-record 2\n"); }), HasSubstr("this version"));
   EXPECT_TRUE(read_all(record_header()).empty());
+}
+
+// Or the fuzz target would begin with files that are all refused in their first lines.
+TEST(Record, SeedsThatAreCalledGoodAreRead) {
+  const std::filesystem::path folder =
+      std::filesystem::path(STARLING_SOURCE_DIR) / "tests/fuzz/corpus/fuzz_record";
+  size_t found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with("good_")) continue;
+    SCOPED_TRACE(entry.path().filename());
+    std::string text = read_text(entry.path(), size_t{1} << 20);
+    if (!text.starts_with(record_header())) text = record_header() + text + sha256_hex(text) + '\n';
+    RecordReader reader(text, "seed");
+    EXPECT_FALSE(reader.next().log.empty());
+    EXPECT_TRUE(reader.is_over());
+    ++found;
+  }
+  EXPECT_GE(found, 4u);
 }
 
 }  // namespace

@@ -215,7 +215,7 @@ def frames_seeds():
 def stretch(log, version=0, end=1, optimizer="adam", head="stretch 0 %d 4"):
     fields = ("schedule=step learning_rate=0.001 momentum=0.9 beta1=0.9 beta2=0.999 epsilon=1e-08 "
               "weight_decay=0 clip_norm=0.5 warmup_steps=0 every=0 milestones=3,9 gamma=0.1 floor=0")
-    return (head % version + "\nnumbers 0.1.0 avx2\noptimizer %s %s\nworkers 0 1\n" % (optimizer, fields) + log +
+    return (head % version + "\nshards 2\nnumbers 0.1.0 avx2\noptimizer %s %s\nupdate 16 2 0.3\nworkers 0 1\n" % (optimizer, fields) + log +
             "averaged 0 1\nend %d " % end).encode()
 
 
