@@ -25,9 +25,9 @@ class PushPull {
         state_(fabric.rank() == kWorker ? 0 : kFloats) {
     space_.add("weight", {static_cast<int64_t>(kFloats)}, {.decay = false});
     std::vector<int> servers;
-    std::vector<Desks::Place> places(static_cast<size_t>(fabric.world()));
-    places[kWorker] = {weights(), gradient()};
-    desks_ = Desks(places);
+    std::vector<std::vector<Seat>> seats(static_cast<size_t>(fabric.world()));
+    seats[kWorker] = {{weights(), gradient()}};
+    desks_ = Desks(seats);
     ParamPeerOptions options{.rules = {.optimizer = sgd(1.0), .batch = 1, .usual = 1},
                              .desks = &desks_};
     for (int rank = 0; rank < fabric.world(); ++rank) {
@@ -39,8 +39,8 @@ class PushPull {
     options.space = &space_;
     options.owners = &owners_;
     options.state = [](size_t, size_t) { return static_cast<float*>(nullptr); };
-    const std::span<float> own = fabric.rank() == kWorker ? weights() : state_.span();
-    peer_.emplace(fabric, std::move(options), own);
+    options.seats = {fabric.rank() == kWorker ? weights() : state_.span()};
+    peer_.emplace(fabric, std::move(options));
     if (fabric.rank() == kWorker) give({lend(0)});
     if (fabric.rank() == kWorker) await_lease();
   }

@@ -15,6 +15,7 @@ struct Way {
   const char* consistency;
   const char* fabric;
   int servers;
+  int ahead = 0;
 };
 
 class WorkersApart : public WorkersTest, public testing::WithParamInterface<Way> {
@@ -42,6 +43,8 @@ class WorkersApart : public WorkersTest, public testing::WithParamInterface<Way>
                    fmt::format("strategy.fabric={}", way.fabric),
                    "--set",
                    fmt::format("strategy.consistency={}", way.consistency),
+                   "--set",
+                   fmt::format("strategy.ahead={}", way.ahead),
                    "--set",
                    fmt::format("training.epochs={}", epochs),
                    "--set",
@@ -216,8 +219,8 @@ std::string way_name(const testing::TestParamInfo<Way>& info) {
   return fmt::format("{}_{}{}", info.param.consistency, info.param.fabric, info.param.servers);
 }
 INSTANTIATE_TEST_SUITE_P(All, WorkersApart,
-                         testing::Values(Way{"async", "shm", 0}, Way{"async", "tcp", 2},
-                                         Way{"ssp", "tcp", 0}, Way{"ssp", "shm", 1},
+                         testing::Values(Way{"async", "shm", 0}, Way{"async", "tcp", 2, 1},
+                                         Way{"ssp", "tcp", 0}, Way{"ssp", "shm", 1, 2},
                                          Way{"backup", "shm", 2}, Way{"backup", "tcp", 0}),
                          way_name);
 
@@ -369,6 +372,9 @@ TEST_F(WorkersApartInput, WhatMakesNoSenseIsRefused) {
                        "--set", fmt::format("strategy.damping={}", damping)}),
                 AllOf(HasSubstr("strategy.damping"), HasSubstr("0 … 10")));
   }
+  EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=async",
+                     "--set", "strategy.ahead=8"}),
+              AllOf(HasSubstr("strategy.ahead"), HasSubstr("0 … 7")));
   EXPECT_THAT(error({"--strategy", "parameter_server", "--set", "strategy.consistency=async",
                      "--set", "training.accumulate=2"}),
               HasSubstr("training.accumulate"));

@@ -38,6 +38,7 @@ struct StrategyOptions {
   // gradient counts for each update that its weights had missed; and whether momentum is lowered
   // for workers that don't wait for each other.
   std::string partition = "dynamic";
+  int ahead = 0;  // of "async" and "ssp": leases that come while a worker computes
   double damping = 0;
   bool adjust_momentum = true;
   Balance balance = Balance::kEven;

@@ -48,6 +48,13 @@ void Executor::use_memory(ExecutorMemory memory) {
   stacks_ = nullptr;
 }
 
+void Executor::move_to(const float* weights, float* gradient) {
+  weights_ = weights;
+  packed_.use(weights);
+  if (gradients_.empty()) gradients_.push_back(gradient);
+  gradients_[0] = gradient;
+}
+
 int64_t Executor::micro_batch(int64_t rows, int shards) const {
   const bool whole = shards > 1 || options_.micro_batch == 0 || moments_.size() > 0;
   return whole ? rows : std::min(rows, options_.micro_batch);

@@ -79,6 +79,9 @@ class Executor {
 
   // Puts gradients and board into other memory, which outlives this; what was there is forgotten.
   void use_memory(ExecutorMemory memory);
+  // Computes with these weights from now on, which outlive this; the gradient of the first stack
+  // goes to `gradient`.
+  void move_to(const float* weights, float* gradient);
   ShardBoard::Layout board_layout() const;
 
   // The gradients of the mean loss of the step by the shards of `range`, stack by stack; the board
@@ -170,7 +173,7 @@ class Executor {
   const std::vector<MetricPtr> metrics_;
   const ParameterSpace& parameters_;
   const MomentsLayout& moments_;
-  const float* const weights_;
+  const float* weights_;
   const ExecutorOptions options_;
   const int64_t feature_floats_, label_floats_;
   PackedWeights packed_;

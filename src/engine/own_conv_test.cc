@@ -224,6 +224,29 @@ TEST(OwnConv, LanesDoNotChangeTheBits) {
   EXPECT_EQ(gradients(3), one);
 }
 
+TEST(OwnConv, WeightsAndGradientMayMove) {
+  const Rig rig(every_kernel(), mean_squared_error(), 11);
+  for (const Precision precision : {Precision::kF32, Precision::kBf16}) {
+    const auto compute = [&](Executor& executor) {
+      executor.gradient(
+          {.samples = rig.samples, .features = rig.features.data(), .labels = rig.labels.data()});
+    };
+    const ExecutorOptions options{.shards = 1, .precision = precision};
+    Executor there(rig.graph, rig.loss, {}, rig.space, rig.moments, rig.weights.data(), options);
+    compute(there);
+    const Floats elsewhere(rig.space.total_floats(), 0.25f);
+    Executor moved(rig.graph, rig.loss, {}, rig.space, rig.moments, elsewhere.data(), options);
+    compute(moved);
+    Floats gradient(rig.space.total_floats());
+    moved.move_to(rig.weights.data(), gradient.data());
+    moved.refresh_packed(0);
+    compute(moved);
+    const float* const wanted = there.gradients()[0];
+    EXPECT_EQ(rig.only_parameters(gradient),
+              rig.only_parameters(Floats(wanted, wanted + rig.space.total_floats())));
+  }
+}
+
 TEST(OwnConv, KernelsTogetherMatchTheReference) {
   Rig rig(every_kernel(), mean_squared_error(), 3);
   for (const bool input_gradients : {false, true}) {

@@ -36,15 +36,16 @@ Ref PackedWeights::require(size_t offset, const dnnl::memory::desc& from,
   const bool same = from == to;
   const int64_t floats = static_cast<int64_t>(to.get_size() / sizeof(float));
   copy.refresh = [=, values = reinterpret_cast<float*>(copy.memory.data()),
-                  origin = weights_ + offset, stream = dnnl::stream(onednn_engine())]() mutable {
+                  stream = dnnl::stream(onednn_engine())](const float* weights) mutable {
     if (rounded && same) {
-      round_bf16(floats, origin, values);
+      round_bf16(floats, weights, values);
       return;
     }
+    source.set_data_handle(const_cast<float*>(weights));
     reorder.execute(stream, source, target);
     if (rounded) round_bf16(floats, values, values);
   };
-  copy.refresh();
+  copy.refresh(weights_ + offset);
   return fixed_ref(copy.memory);
 }
 
@@ -55,16 +56,17 @@ Ref PackedWeights::require(size_t offset, const std::string& form, size_t floats
   }
   Copy& copy = copies_.emplace_back(
       Copy{offset, form, {}, false, Buffer<std::byte>(floats * sizeof(float)), {}});
-  copy.refresh = [pack, from = weights_ + offset,
-                  to = reinterpret_cast<float*>(copy.memory.data())] { pack(from, to); };
-  copy.refresh();
+  copy.refresh = [pack, to = reinterpret_cast<float*>(copy.memory.data())](const float* weights) {
+    pack(weights, to);
+  };
+  copy.refresh(weights_ + offset);
   return fixed_ref(copy.memory);
 }
 
 void PackedWeights::refresh(int lane, int lanes) {
   int index = 0;
   for (Copy& copy : copies_) {
-    if (index++ % lanes == lane) copy.refresh();
+    if (index++ % lanes == lane) copy.refresh(weights_ + copy.offset);
   }
 }
 

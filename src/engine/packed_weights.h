@@ -30,6 +30,8 @@ class PackedWeights {
   using Pack = std::function<void(const float* weights, float* copy)>;
   Ref require(size_t offset, const std::string& form, size_t floats, const Pack& pack);
 
+  // The canonical weights are these from now on; copies are of the others until they are refreshed.
+  void use(const float* weights) { weights_ = weights; }
   // Lane `lane` of `lanes` refreshes its part of the copies.
   void refresh(int lane, int lanes);
 
@@ -42,7 +44,7 @@ class PackedWeights {
     dnnl::memory::desc to;
     bool rounded;
     Buffer<std::byte> memory;
-    std::function<void()> refresh;
+    std::function<void(const float* weights)> refresh;  // at `offset`
   };
   Ref require(size_t offset, const dnnl::memory::desc& from, const dnnl::memory::desc& to,
               bool rounded);

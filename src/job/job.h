@@ -120,6 +120,7 @@ struct StrategyJob {
   uint64_t staleness = 3;
   uint64_t backup = 1;
   std::string partition = "dynamic";
+  uint64_t ahead = 0;
   double damping = 0;
   bool adjust_momentum = true;
   std::string balance = "even";

@@ -200,6 +200,7 @@ TrainerOptions trainer_options(const Job& job) {
                       .staleness = static_cast<int>(job.strategy.staleness),
                       .backup = static_cast<int>(job.strategy.backup),
                       .partition = job.strategy.partition,
+                      .ahead = static_cast<int>(job.strategy.ahead),
                       .damping = job.strategy.damping,
                       .adjust_momentum = job.strategy.adjust_momentum,
                       .balance = job.strategy.balance == "speed" ? Balance::kSpeed : Balance::kEven,

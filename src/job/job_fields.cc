@@ -308,6 +308,10 @@ void add_run_sections(std::vector<Section>& sections) {
             [](Job& j) -> Slot { return &j.strategy.partition; },
             {},
             kPartitions},
+           {"ahead",
+            "async, ssp: how many leases come while a worker computes.",
+            [](Job& j) -> Slot { return &j.strategy.ahead; },
+            {.max = 7}},
            {"damping",
             "async, ssp: how much less a gradient counts for each update that its weights had "
             "missed.",

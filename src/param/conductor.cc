@@ -26,15 +26,18 @@ Conductor::Conductor(const Stretch& stretch)
                   .spare = consistency_->spare(),
                   .waits = consistency_->waits()},
                  speeds_of(stretch)),
-      version_(stretch.version),
-      idle_(stretch.workers) {}
+      version_(stretch.version) {
+  const uint32_t leases = consistency_->lends_ahead() ? 1 + stretch.ahead : 1;
+  for (uint32_t i = 0; i < leases; ++i) idle_.insert(idle_.end(), workers_.begin(), workers_.end());
+}
 
 std::vector<Order> Conductor::begin() { return go_on(); }
 
 std::vector<Order> Conductor::pushed(const Push& push) {
   const auto lent = lent_.find(push.worker);
-  if (lent == lent_.end() || lent->second != push.samples) return {};
-  lent_.erase(lent);
+  if (lent == lent_.end() || lent->second.front() != push.samples) return {};
+  lent->second.pop_front();
+  if (lent->second.empty()) lent_.erase(lent);
   partition_.took(push.worker, push.samples.size(), push.seconds);
   waiting_.emplace(push.worker, push);
   obey(consistency_->arrive(push.worker));
@@ -89,7 +92,7 @@ void Conductor::lend() {
     const SampleRange samples = *free_.take_about(lease, partition_.most(worker));
     partition_.lend(worker, samples.size());
     consistency_->begin(worker);
-    lent_.emplace(worker, samples);
+    lent_[worker].push_back(samples);
     orders_.push_back(
         {.kind = Order::Kind::kLend, .worker = worker, .samples = samples, .pushes = {}});
   }

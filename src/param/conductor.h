@@ -12,6 +12,7 @@
 // Pure: no I/O, no clock. One thread.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <set>
@@ -48,6 +49,9 @@ struct Order {
   bool operator==(const Order&) const = default;
 };
 
+// Leases that a worker may have beside the one it computes, at most.
+constexpr uint32_t kAheadMost = 7;
+
 struct Stretch {
   std::vector<int> workers;  // those that compute, by name
   SampleRanges free;         // samples of the epoch to be trained on
@@ -55,6 +59,7 @@ struct Stretch {
   uint64_t version = 0;      // updates before this stretch
   ConsistencyOptions consistency;
   PartitionKind partition = PartitionKind::kDynamic;
+  uint32_t ahead = 0;          // how many leases a worker may have beside the one it computes
   std::vector<double> speeds;  // of the workers, in samples per second; 0: not known
 };
 
@@ -85,9 +90,9 @@ class Conductor {
   const std::unique_ptr<Consistency> consistency_;
   Partition partition_;
   uint64_t version_;
-  std::vector<int> idle_;            // workers, in the order in which they became so
-  std::map<int, SampleRange> lent_;  // by worker
-  std::map<int, Push> waiting_;      // gradients whose fate is not known
+  std::vector<int> idle_;  // workers with room for a lease, once for each, in the order of time
+  std::map<int, std::deque<SampleRange>> lent_;  // by worker, in the order in which they come
+  std::map<int, Push> waiting_;                  // gradients whose fate is not known
   bool draining_ = false, over_ = false;
   uint64_t dropped_ = 0;
   std::vector<Order> orders_;  // to be given

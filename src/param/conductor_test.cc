@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <random>
 
 #include "error_of.h"
@@ -68,6 +69,38 @@ TEST(Conductor, BoundedStalenessHoldsTheFast) {
   EXPECT_THAT(conductor.pushed(second), ElementsAre(apply({second}))) << "it is 2 ahead";
   EXPECT_THAT(conductor.pushed(late),
               ElementsAre(apply({late}), lend(1, {30, 40}), lend(0, {40, 50})));
+}
+
+TEST(Conductor, LendsAheadOfTheGradientThatIsComputed) {
+  Stretch stretch = a_stretch(60, {.name = "async"});
+  stretch.ahead = 1;
+  Conductor conductor(stretch);
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 10}), lend(1, {10, 20}), lend(0, {20, 30}),
+                                             lend(1, {30, 40})));
+  const Push first = push(1, {10, 20}), second = push(1, {30, 40}), third = push(1, {40, 50}, 1);
+  EXPECT_THAT(conductor.pushed(second), IsEmpty()) << "it was to give another one before";
+  EXPECT_THAT(conductor.pushed(first), ElementsAre(apply({first}), lend(1, {40, 50})));
+  EXPECT_THAT(conductor.pushed(second), ElementsAre(apply({second}), lend(1, {50, 60})));
+  EXPECT_THAT(conductor.drain(), IsEmpty());
+  EXPECT_THAT(conductor.pushed(third), ElementsAre(apply({third})));
+}
+
+TEST(Conductor, TheBoundIsOfWhatIsLentAheadToo) {
+  Stretch stretch = a_stretch(100, {.name = "ssp", .staleness = 1});
+  stretch.ahead = 3;
+  Conductor conductor(stretch);
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 10}), lend(1, {10, 20}), lend(0, {20, 30}),
+                                             lend(1, {30, 40})));
+  const Push first = push(1, {10, 20}), late = push(0, {0, 10});
+  EXPECT_THAT(conductor.pushed(first), ElementsAre(apply({first}))) << "it has begun 2, and 0 none";
+  EXPECT_THAT(conductor.pushed(late),
+              ElementsAre(apply({late}), lend(0, {40, 50}), lend(1, {50, 60})));
+}
+
+TEST(Conductor, ARoundHasOneGradientOfEach) {
+  Stretch stretch = a_stretch(60, {.name = "backup", .backup = 1});
+  stretch.ahead = 3;
+  EXPECT_THAT(Conductor(stretch).begin(), ElementsAre(lend(0, {0, 10}), lend(1, {10, 20})));
 }
 
 TEST(Conductor, ARoundWithBackupGoesWithoutTheLast) {
@@ -176,6 +209,7 @@ class ManyStretches {
     batch_ = 1 + draw(90);
     partition_ = static_cast<PartitionKind>(draw(2));
     laggard_ = draw(1);
+    ahead_ = draw(1) == 0 ? 0 : static_cast<uint32_t>(1 + draw(2));
     const char* const names[] = {"async", "ssp", "backup"};
     options_ = {.name = names[draw(2)],
                 .staleness = static_cast<int>(draw(4)),
@@ -213,6 +247,7 @@ class ManyStretches {
                          .version = version_,
                          .consistency = options_,
                          .partition = partition_,
+                         .ahead = ahead_,
                          .speeds = speeds});
     lent_.clear();
     turns_.clear();
@@ -240,12 +275,13 @@ class ManyStretches {
       const auto next =
           std::next(lent_.begin(), static_cast<long>(first + draw(lent_.size() - 1 - first)));
       Push push{.worker = next->first,
-                .samples = next->second.samples,
-                .version = next->second.version,
+                .samples = next->second.front().samples,
+                .version = next->second.front().version,
                 .finite = true,
                 .seconds = 0.01 * static_cast<double>(draw(100)),
                 .sums = {}};
-      lent_.erase(next);
+      next->second.pop_front();
+      if (next->second.empty()) lent_.erase(next);
       ASSERT_NO_FATAL_FAILURE(obey(conductor.pushed(push)));
     }
     EXPECT_EQ(conductor.is_over(), over);
@@ -264,19 +300,20 @@ class ManyStretches {
 
   // Whoever began a gradient was not too far ahead of any that had something to give later on.
   void expect_bound() const {
-    std::map<int, int64_t> clocks;  // gradients that had come
-    std::map<int, size_t> last;     // turn
+    std::map<int, int64_t> begun, come;  // gradients
+    std::map<int, size_t> last;          // turn
     for (size_t i = 0; i < turns_.size(); ++i) last[turns_[i].worker] = i;
     for (size_t i = 0; i < turns_.size(); ++i) {
       if (!turns_[i].begins) {
-        ++clocks[turns_[i].worker];
+        ++come[turns_[i].worker];
         continue;
       }
       for (const auto& [other, turn] : last) {
         if (turn > i) {
-          EXPECT_LE(clocks[turns_[i].worker] - clocks[other], options_.staleness);
+          EXPECT_LE(begun[turns_[i].worker] - come[other], options_.staleness);
         }
       }
+      ++begun[turns_[i].worker];
     }
   }
 
@@ -286,7 +323,8 @@ class ManyStretches {
         ASSERT_LE(order.samples.size(), batch_);
         turns_.push_back({order.worker, true});
         ASSERT_GT(order.samples.size(), 0u);
-        ASSERT_TRUE(lent_.emplace(order.worker, Lent{order.samples, updates_}).second);
+        lent_[order.worker].push_back({order.samples, updates_});
+        ASSERT_LE(lent_[order.worker].size(), options_.name == "backup" ? 1 : 1 + ahead_);
         break;
       case Order::Kind::kApply:
         ASSERT_FALSE(order.pushes.empty());
@@ -324,9 +362,10 @@ class ManyStretches {
   ConsistencyOptions options_;
   PartitionKind partition_;
   bool laggard_;
+  uint32_t ahead_;
   std::vector<int> used_;
   uint64_t version_ = 0, updates_ = 0;
-  std::map<int, Lent> lent_;
+  std::map<int, std::deque<Lent>> lent_;
   struct Turn {
     int worker;
     bool begins;  // else its gradient is applied

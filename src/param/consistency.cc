@@ -24,25 +24,30 @@ class Async final : public Consistency {
 class BoundedStaleness final : public Consistency {
  public:
   BoundedStaleness(int bound, const std::vector<int>& workers) : bound_(bound) {
-    for (const int worker : workers) clocks_[worker] = 0;
+    for (const int worker : workers) clocks_[worker] = {};
     there_.insert(workers.begin(), workers.end());
   }
 
   bool may_begin(int worker) const override {
-    return std::all_of(there_.begin(), there_.end(),
-                       [&](int other) { return clocks_.at(worker) - clocks_.at(other) <= bound_; });
+    return std::all_of(there_.begin(), there_.end(), [&](int other) {
+      return clocks_.at(worker).begun - clocks_.at(other).come <= bound_;
+    });
   }
-  void begin(int) override {}
+  void begin(int worker) override { ++clocks_.at(worker).begun; }
   Fate arrive(int worker) override {
-    ++clocks_.at(worker);
+    ++clocks_.at(worker).come;
     return {.applied = {worker}, .dropped = {}};
   }
   void keep_to(const std::set<int>& workers) override { there_ = workers; }
 
  private:
+  struct Clock {
+    int64_t begun = 0, come = 0;  // gradients
+  };
+
   const int64_t bound_;
   std::set<int> there_;
-  std::map<int, int64_t> clocks_;  // gradients that have come
+  std::map<int, Clock> clocks_;
 };
 
 // Rounds: a worker gives one gradient to each, and the first few that come make its update. What
@@ -73,6 +78,8 @@ class Backup final : public Consistency {
   }
   void keep_to(const std::set<int>& workers) override { there_ = workers.size(); }
   size_t spare() const override { return spare_; }
+  // Its gradient would belong to a round that is over.
+  bool lends_ahead() const override { return false; }
 
  private:
   bool is_full() const { return arrived_.size() + spare_ >= there_; }

@@ -24,9 +24,9 @@ class Consistency {
  public:
   virtual ~Consistency() = default;
 
-  // Whether the worker, which has nothing to do, may begin a gradient.
+  // Whether the worker, which has room for it, may be lent the samples of a gradient.
   virtual bool may_begin(int worker) const = 0;
-  // It does.
+  // It is.
   virtual void begin(int worker) = 0;
 
   // What becomes of gradients that have come, by worker.
@@ -48,6 +48,8 @@ class Consistency {
   virtual size_t spare() const { return 0; }
   // Whether others may have to wait for a gradient that takes long.
   virtual bool waits() const { return true; }
+  // Whether a worker may be lent samples while it computes with others.
+  virtual bool lends_ahead() const { return true; }
 };
 
 // For these workers. Throws Error for a name that is not known and numbers that make no sense.

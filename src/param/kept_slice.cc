@@ -24,8 +24,8 @@ KeptSlice::KeptSlice(const ParameterSpace& space, size_t first, size_t last,
               weights_.data());
 }
 
-std::span<float> KeptSlice::room_for(int worker) {
-  Buffer<float>& room = rooms_[worker];
+std::span<float> KeptSlice::room_for(int worker, size_t seat) {
+  Buffer<float>& room = rooms_[{worker, seat}];
   if (room.size() != weights_.size()) room = Buffer<float>(weights_.size());
   return room.span();
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "optim/update.h"
@@ -26,8 +27,8 @@ class KeptSlice {
 
   size_t offset() const { return offset_; }  // floats of the space before it
   std::span<const float> weights() const { return weights_.span(); }
-  // Where a worker's gradient of this slice goes, if it is sent.
-  std::span<float> room_for(int worker);
+  // Where a worker's gradient of this slice goes, if it is sent; it may have several under way.
+  std::span<float> room_for(int worker, size_t seat = 0);
 
   // An update with the mean of these gradients by their weights: their numbers of samples, of which
   // each is the mean.
@@ -42,7 +43,7 @@ class KeptSlice {
   const size_t first_, last_, offset_;
   const StateAt state_;
   Buffer<float> weights_;
-  std::map<int, Buffer<float>> rooms_;
+  std::map<std::pair<int, size_t>, Buffer<float>> rooms_;
 };
 
 }  // namespace starling

@@ -92,6 +92,7 @@ const auto kStretch = [](auto& visitor, auto& stretch) {
   visitor.visit(stretch.consistency.staleness);
   visitor.visit(stretch.consistency.backup);
   visitor.visit(stretch.partition);
+  visitor.visit(stretch.ahead);
   visitor.visit_list(stretch.speeds, kPlain);
 };
 
@@ -106,7 +107,7 @@ bool makes_sense(const Order& order) {
 bool makes_sense(const Stretch& stretch) {
   const std::set<int> names(stretch.workers.begin(), stretch.workers.end());
   return !names.empty() && names.size() == stretch.workers.size() && stretch.batch > 0 &&
-         stretch.partition <= PartitionKind::kWeighted &&
+         stretch.partition <= PartitionKind::kWeighted && stretch.ahead <= kAheadMost &&
          stretch.speeds.size() == stretch.workers.size() &&
          std::all_of(stretch.speeds.begin(), stretch.speeds.end(), is_measure);
 }

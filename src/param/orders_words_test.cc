@@ -44,6 +44,7 @@ Stretch some_stretch() {
                   .version = 12,
                   .consistency = {.name = "ssp", .staleness = 5, .backup = 2},
                   .partition = PartitionKind::kWeighted,
+                  .ahead = 2,
                   .speeds = {0, 12.5}};
   stretch.free.remove({20, 30});
   return stretch;
@@ -61,6 +62,7 @@ TEST(OrdersWords, AStretchComesBack) {
   EXPECT_EQ(read->consistency.staleness, 5);
   EXPECT_EQ(read->consistency.backup, 2);
   EXPECT_EQ(read->partition, PartitionKind::kWeighted);
+  EXPECT_EQ(read->ahead, 2u);
   EXPECT_EQ(read->speeds, stretch.speeds);
   expect_only_whole(to_words(stretch), [](auto words) { return stretch_of(words).has_value(); });
 }

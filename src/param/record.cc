@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <deque>
 #include <map>
 #include <optional>
 #include <type_traits>
@@ -177,7 +178,7 @@ std::string fault_in(const RecordedStretch& stretch) {
     SampleRange samples;
     uint64_t version;
   };
-  std::map<int, Lent> lent;
+  std::map<int, std::deque<Lent>> lent;  // by worker
   uint64_t version = stretch.version;
   for (const Order& order : stretch.log) {
     if (order.kind == Order::Kind::kLend) {
@@ -185,25 +186,29 @@ std::string fault_in(const RecordedStretch& stretch) {
       const bool is_known =
           std::find(workers.begin(), workers.end(), order.worker) != workers.end();
       if (!is_known || order.samples.begin >= order.samples.end ||
-          !lent.emplace(order.worker, Lent{order.samples, version}).second) {
+          lent[order.worker].size() > kAheadMost) {
         return fmt::format("worker {} can't be lent samples {} … {} after {} updates", order.worker,
                            order.samples.begin, order.samples.end, version);
       }
+      lent[order.worker].push_back({order.samples, version});
     }
-    if (order.kind == Order::Kind::kDrop && lent.erase(order.worker) == 0)
-      return fmt::format("worker {} has no gradient to drop after {} updates", order.worker,
-                         version);
+    if (order.kind == Order::Kind::kDrop) {
+      if (lent[order.worker].empty())
+        return fmt::format("worker {} has no gradient to drop after {} updates", order.worker,
+                           version);
+      lent[order.worker].pop_front();
+    }
     if (order.kind != Order::Kind::kApply) continue;
     for (const Push& push : order.pushes) {
-      const auto found = lent.find(push.worker);
-      if (found == lent.end() || found->second.samples != push.samples ||
-          found->second.version != push.version) {
+      std::deque<Lent>& of_worker = lent[push.worker];
+      if (of_worker.empty() || of_worker.front().samples != push.samples ||
+          of_worker.front().version != push.version) {
         return fmt::format(
             "the gradient of worker {} that makes update {} is not of what it "
             "was lent",
             push.worker, version + 1);
       }
-      lent.erase(found);
+      of_worker.pop_front();
     }
     ++version;
   }

@@ -129,7 +129,9 @@ TEST(Record, OrdersThatNobodyCanObeyAreRefused) {
   const Order lent = lend_to(0, {10, 20});
   EXPECT_THAT(error({lend_to(1, {10, 20})}), HasSubstr("worker 1 can't be lent"));
   EXPECT_THAT(error({lend_to(0, {10, 10})}), HasSubstr("worker 0 can't be lent"));
-  EXPECT_THAT(error({lent, lend_to(0, {30, 40})}), HasSubstr("worker 0 can't be lent"));
+  EXPECT_THAT(error(std::vector<Order>(2 + kAheadMost, lent)), HasSubstr("worker 0 can't be lent"));
+  EXPECT_THAT(error({lent, lend_to(0, {30, 40}), update_of({push_by(0, {30, 40}, 12)})}),
+              HasSubstr("makes update 13"));
   EXPECT_THAT(error({update_of({push_by(0, {10, 20}, 12)})}), HasSubstr("makes update 13"));
   EXPECT_THAT(error({lent, update_of({push_by(0, {10, 19}, 12)})}), HasSubstr("makes update 13"));
   EXPECT_THAT(error({lent, update_of({push_by(0, {10, 20}, 11)})}), HasSubstr("makes update 13"));

@@ -2,20 +2,26 @@
 
 namespace starling {
 
-Apart::Apart(World& world, Executor& executor, Ownership owners, Desk* desk)
+Apart::Apart(World& world, Executor& executor, Ownership owners, Desk& desk)
     : fabric_(*world.fabric()),
       executor_(executor),
+      desk_(desk),
       rank_(world.rank()),
       workers_(world.workers()),
       owners_(std::move(owners)) {
-  if (desk == nullptr) return;
-  desks_ = Desks(world, *desk);
+  if (world.has_desks()) desks_ = Desks(world, desk);
   executor_.use_memory(
-      {.board = nullptr, .gradient = [desk](size_t index) { return desk->stack(index); }});
+      {.board = nullptr, .gradient = [&desk](size_t index) { return desk.stack(index); }});
 }
 
 Apart::~Apart() {
-  if (!desks_.empty()) executor_.use_memory({});
+  sit(0);
+  executor_.use_memory({});
+}
+
+void Apart::sit(size_t seat) {
+  const Seat& there = desk_.seats()[seat];
+  executor_.move_to(there.weights.data(), there.gradient.data());
 }
 
 uint64_t Apart::bytes_moved() const { return bytes_moved_ + fabric_.counters().bytes_sent; }

@@ -13,9 +13,9 @@ namespace starling {
 
 class Apart final : public Strategy {
  public:
-  // All outlive it. All workers make it at the same time, within a unit. `desk` is this worker's,
-  // if it has one: the executor writes its gradient there.
-  Apart(World& world, Executor& executor, Ownership owners, Desk* desk);
+  // All outlive it. All workers make it at the same time, within a unit. `desk` is this worker's:
+  // the executor computes there.
+  Apart(World& world, Executor& executor, Ownership owners, Desk& desk);
   ~Apart() override;
 
   const char* name() const override { return "parameter_server"; }
@@ -25,6 +25,8 @@ class Apart final : public Strategy {
   const Ownership* ownership() const override { return &owners_; }
   // Of all workers; none where each sees only its own.
   const Desks& desks() const { return desks_; }
+  // The executor computes at that seat from now on.
+  void sit(size_t seat);
 
   // There are no steps.
   Status exchange(const StepSize&, Wishes&) override { return {}; }
@@ -42,6 +44,7 @@ class Apart final : public Strategy {
  private:
   Fabric& fabric_;
   Executor& executor_;
+  Desk& desk_;
   const int rank_, workers_;
   const Ownership owners_;
   Desks desks_;

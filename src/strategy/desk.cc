@@ -11,22 +11,34 @@ namespace {
 
 constexpr size_t kPageFloats = 4096 / sizeof(float);
 
-size_t bytes_of(size_t floats) { return 2 * round_up(floats, kPageFloats) * sizeof(float); }
+size_t bytes_of(size_t floats, size_t seats) {
+  return 2 * seats * round_up(floats, kPageFloats) * sizeof(float);
+}
 
 }  // namespace
 
-Desk::Desk(size_t floats)
-    : Desk(SharedSegment::create("starling desk", bytes_of(floats)), floats) {}
+Desk::Desk(size_t floats, size_t seats)
+    : Desk(SharedSegment::create("starling desk", bytes_of(floats, seats)), floats, seats) {}
 
-Desk::Desk(SharedSegment segment, size_t floats) : segment_(std::move(segment)), floats_(floats) {
-  if (segment_.bytes().size() < bytes_of(floats)) throw std::logic_error("a desk of another job");
+Desk::Desk(SharedSegment segment, size_t floats, size_t seats) : segment_(std::move(segment)) {
+  if (segment_.bytes().size() < bytes_of(floats, seats))
+    throw std::logic_error("a desk of another job");
+  auto* at = reinterpret_cast<float*>(segment_.bytes().data());
+  const auto array = [&] {
+    const std::span<float> made(at, floats);
+    at += round_up(floats, kPageFloats);
+    return made;
+  };
+  for (size_t seat = 0; seat < seats; ++seat) {
+    const std::span<float> weights = array();
+    seats_.push_back({weights, array()});
+  }
 }
 
-size_t Desk::stride() const { return round_up(floats_, kPageFloats); }
-
 float* Desk::stack(size_t index) {
-  if (index == 0) return gradient().data();
-  while (more_.size() < index) more_.emplace_back(floats_);
+  const std::span<float> gradient = seats_[0].gradient;
+  if (index == 0) return gradient.data();
+  while (more_.size() < index) more_.emplace_back(gradient.size());
   return more_[index - 1].data();
 }
 
@@ -36,13 +48,13 @@ Desks::Desks(World& world, const Desk& own) {
   mapped_.reserve(static_cast<size_t>(world.workers()));
   for (int rank = 0; rank < world.workers(); ++rank) {
     if (rank == world.rank()) {
-      by_rank_.push_back({own.weights(), own.gradient()});
+      seats_.push_back(own.seats());
       continue;
     }
     const auto at = 2 * static_cast<size_t>(rank);
-    const Desk& desk =
-        mapped_.emplace_back(world.open_shared(rank, all[at], all[at + 1]), own.weights().size());
-    by_rank_.push_back({desk.weights(), desk.gradient()});
+    const Desk& desk = mapped_.emplace_back(world.open_shared(rank, all[at], all[at + 1]),
+                                            own.seats()[0].weights.size(), own.seats().size());
+    seats_.push_back(desk.seats());
   }
 }
 

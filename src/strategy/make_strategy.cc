@@ -102,6 +102,11 @@ bool trains_apart(const StrategyOptions& options) {
   return options.name == "parameter_server" && options.consistency != "sync";
 }
 
+size_t leases_apart(const StrategyOptions& options) {
+  if (!trains_apart(options)) return 0;
+  return options.consistency == "backup" ? 1 : 1 + static_cast<size_t>(options.ahead);
+}
+
 bool splits_optimizer(const StrategyOptions& options, const World& world) {
   return (options.name == "sharded" || options.name == "parameter_server") &&
          !world.shares_memory() && (world.survives() || world.workers() > 1);

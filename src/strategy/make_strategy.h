@@ -21,6 +21,8 @@ std::vector<bool> computing(const World& world);
 // Whether workers go on by themselves, through the parameter service (strategy/apart.h): then there
 // is no make_strategy().
 bool trains_apart(const StrategyOptions& options);
+// How many leases a worker may have at a time then; else 0.
+size_t leases_apart(const StrategyOptions& options);
 
 // Whether each worker has only a part of the optimizer state.
 bool splits_optimizer(const StrategyOptions& options, const World& world);

@@ -13,22 +13,24 @@ std::span<const std::byte> word_bytes() { return std::as_bytes(std::span(&kWord,
 
 }  // namespace
 
-ParamPeer::ParamPeer(Fabric& fabric, ParamPeerOptions options, std::span<float> weights)
+ParamPeer::ParamPeer(Fabric& fabric, ParamPeerOptions options)
     : fabric_(fabric),
       options_(std::move(options)),
-      weights_(weights),
       buckets_(has_desks() ? std::vector<Bucket>()
                            : options_.space->buckets(options_.bucket_bytes)),
       version_(options_.version),
       samples_(options_.samples),
       sent_(buckets_.size()) {
+  for (const std::span<float> weights : options_.seats) seats_.push_back({.weights = weights});
   keep_slices();
   meet_members();
 }
 
 ParamPeer::~ParamPeer() { cancel_all(); }
 
-Tag ParamPeer::Piece::tag() const { return kGradientTag + (Tag{slice} << 32) + bucket; }
+Tag ParamPeer::Piece::tag(size_t seat) const {
+  return kGradientTag + (Tag{seat} << 48) + (Tag{slice} << 32) + bucket;
+}
 
 std::vector<ParamPeer::Piece> ParamPeer::pieces_of(size_t slice) const {
   const Span floats = options_.owners->floats(slice);
@@ -47,7 +49,7 @@ void ParamPeer::keep_slices() {
     const BlockRange blocks = owners.blocks(slice);
     kept_.push_back(
         {owns, pieces_of(slice),
-         KeptSlice(*options_.space, blocks.first, blocks.last, weights_, options_.state)});
+         KeptSlice(*options_.space, blocks.first, blocks.last, seats_[0].weights, options_.state)});
   };
   const std::optional<size_t> own = owners.slice_of(name_of(fabric_.rank()));
   if (!own) return;
@@ -60,18 +62,24 @@ void ParamPeer::meet_members() {
   for (int rank = 0; rank < static_cast<int>(options_.names.size()); ++rank) {
     if (rank == fabric_.rank()) continue;
     if (options_.computes[static_cast<size_t>(rank)] && !kept_.empty()) {
-      Client& client = clients_[rank];
-      client.weights.resize(kept_.size());
-      client.sent.resize(kept_.size());
-      await_gradient(rank);
+      std::vector<Client>& seats = clients_[rank];
+      seats.resize(seats_.size());
+      for (size_t seat = 0; seat < seats.size(); ++seat) {
+        seats[seat].weights.resize(kept_.size());
+        seats[seat].sent.resize(kept_.size());
+        await_gradient(rank, seat);
+      }
     }
     if (const std::optional<size_t> slice = owners.slice_of(name_of(rank))) {
-      Server server{.rank = rank, .owned = *slice, .pieces = pieces_of(*slice)};
+      Server server{.rank = rank,
+                    .owned = *slice,
+                    .pieces = pieces_of(*slice),
+                    .seats = std::vector<Server::UnderWay>(seats_.size())};
       if (owners.has_copies()) {
         const std::vector<Piece> copied = pieces_of(owners.copied_by(*slice));
         server.pieces.insert(server.pieces.end(), copied.begin(), copied.end());
       }
-      server.gradients.resize(server.pieces.size());
+      for (Server::UnderWay& seat : server.seats) seat.gradients.resize(server.pieces.size());
       servers_.push_back(std::move(server));
     }
   }
@@ -85,7 +93,7 @@ int ParamPeer::rank_of(int name) const {
 void ParamPeer::take_over() {
   for (const Kept& kept : kept_) {
     const std::span<const float> slice = kept.slice.weights();
-    std::copy(slice.begin(), slice.end(), weights_.data() + kept.slice.offset());
+    std::copy(slice.begin(), slice.end(), seats_[0].weights.data() + kept.slice.offset());
   }
 }
 
@@ -97,8 +105,8 @@ void ParamPeer::obey(const Order& order) {
     case Order::Kind::kApply:
       return serve([&] { apply(order.pushes); });
     case Order::Kind::kDrop:
-      if (order.worker == name_of(fabric_.rank())) dropped_ = true;
-      return await_gradient(rank_of(order.worker));
+      if (order.worker == name_of(fabric_.rank())) seats_[settling(order.worker)].dropped = true;
+      return settle(order.worker);
     case Order::Kind::kOver:
       over_ = true;
   }
@@ -112,37 +120,41 @@ void ParamPeer::serve(FunctionRef<void()> work) {
 }
 
 void ParamPeer::lend(int worker, SampleRange samples) {
+  const size_t seat = counts_[worker].lent++ % seats_.size();
   if (!status_) return;  // cut off: nobody computes it
   const int rank = rank_of(worker);
-  if (rank == fabric_.rank()) return fetch(samples);
-  if (clients_.contains(rank)) serve([&] { hand_weights(rank); });
+  if (rank == fabric_.rank()) return fetch(seat, samples);
+  if (clients_.contains(rank)) serve([&] { hand_weights(rank, seat); });
 }
 
-void ParamPeer::fetch(SampleRange samples) {
-  step_ = Step::kFetching;
-  lease_ = {samples, version_, std::exchange(dropped_, false), pushed_at_, fabric_.now()};
+void ParamPeer::fetch(size_t seat, SampleRange samples) {
+  OwnSeat& own = seats_[seat];
+  own.step = OwnSeat::Step::kFetching;
+  own.lease = {samples,    version_,     seat, std::exchange(own.dropped, false),
+               pushed_at_, fabric_.now()};
   for (const Kept& kept : kept_) {
     const std::span<const float> slice = kept.slice.weights();
-    if (kept.owns) std::copy(slice.begin(), slice.end(), weights_.data() + kept.slice.offset());
+    if (kept.owns) std::copy(slice.begin(), slice.end(), own.weights.data() + kept.slice.offset());
   }
   for (Server& server : servers_) {
     const Span floats = options_.owners->floats(server.owned);
+    Server::UnderWay& way = server.seats[seat];
     std::span<std::byte> into =
-        std::as_writable_bytes(weights_.subspan(floats.begin, floats.size()));
-    if (has_desks()) into = std::as_writable_bytes(std::span(&server.word, 1));
-    if (!into.empty()) server.weights = fabric_.start_receive(server.rank, kWeightsTag, into);
+        std::as_writable_bytes(own.weights.subspan(floats.begin, floats.size()));
+    if (has_desks()) into = std::as_writable_bytes(std::span(&way.word, 1));
+    if (!into.empty()) way.weights = fabric_.start_receive(server.rank, kWeightsTag + seat, into);
   }
 }
 
-void ParamPeer::hand_weights(int rank) {
+void ParamPeer::hand_weights(int rank, size_t seat) {
   options_.pass(FaultPoint::kLend);
-  Client& client = clients_.at(rank);
+  Client& client = clients_.at(rank)[seat];
   for (size_t i = 0; i < kept_.size(); ++i) {
     const std::span<const float> slice = kept_[i].slice.weights();
     if (!kept_[i].owns || slice.empty()) continue;
     if (has_desks()) {
       std::copy(slice.begin(), slice.end(),
-                options_.desks->weights(rank).data() + kept_[i].slice.offset());
+                options_.desks->at(rank, seat).weights.data() + kept_[i].slice.offset());
       bytes_moved_ += slice.size_bytes();
       continue;
     }
@@ -151,23 +163,24 @@ void ParamPeer::hand_weights(int rank) {
     Buffer<float>& sent = client.sent[i];
     if (sent.empty()) sent = Buffer<float>(slice.size());
     std::copy(slice.begin(), slice.end(), sent.data());
-    client.weights[i] =
-        fabric_.start_send(rank, kWeightsTag, std::as_bytes(std::span<const float>(sent.span())));
+    client.weights[i] = fabric_.start_send(rank, kWeightsTag + seat,
+                                           std::as_bytes(std::span<const float>(sent.span())));
   }
   if (!has_desks()) return;
   fabric_.cancel(std::exchange(client.word, Ticket()));
-  client.word = fabric_.start_send(rank, kWeightsTag, word_bytes());
+  client.word = fabric_.start_send(rank, kWeightsTag + seat, word_bytes());
 }
 
 const float* ParamPeer::gradient_of(int worker, Kept& kept) {
   const int rank = rank_of(worker);
+  const size_t seat = settling(worker);
   const bool is_own = rank == fabric_.rank();
   if (has_desks()) {
     if (!is_own) bytes_moved_ += kept.slice.weights().size_bytes();
-    return options_.desks->gradient(rank).data() + kept.slice.offset();
+    return options_.desks->at(rank, seat).gradient.data() + kept.slice.offset();
   }
-  if (is_own) return gradient_.data() + kept.slice.offset();
-  return kept.slice.room_for(worker).data();
+  if (is_own) return seats_[seat].gradient.data() + kept.slice.offset();
+  return kept.slice.room_for(worker, seat).data();
 }
 
 void ParamPeer::apply(const std::vector<Push>& pushes) {
@@ -185,41 +198,51 @@ void ParamPeer::apply(const std::vector<Push>& pushes) {
   ++version_;
   for (const Push& push : pushes) {
     samples_ += push.samples.size();
-    await_gradient(rank_of(push.worker));
+    settle(push.worker);
   }
 }
 
-// The next one of that worker.
-void ParamPeer::await_gradient(int rank) {
-  const auto client = clients_.find(rank);
-  if (client == clients_.end() || !status_ || has_desks()) return;
-  client->second.gradients.clear();
+void ParamPeer::settle(int worker) {
+  const size_t seat = settling(worker);
+  ++counts_[worker].settled;
+  await_gradient(rank_of(worker), seat);
+}
+
+// The next one at that seat.
+void ParamPeer::await_gradient(int rank, size_t seat) {
+  const auto found = clients_.find(rank);
+  if (found == clients_.end() || !status_ || has_desks()) return;
+  Client& client = found->second[seat];
+  client.gradients.clear();
   for (Kept& kept : kept_) {
-    const std::span<float> room = kept.slice.room_for(name_of(rank));
+    const std::span<float> room = kept.slice.room_for(name_of(rank), seat);
     for (const Piece& piece : kept.pieces) {
       const std::span<float> part =
           room.subspan(piece.floats.begin - kept.slice.offset(), piece.floats.size());
-      client->second.gradients.push_back(
-          fabric_.start_receive(rank, piece.tag(), std::as_writable_bytes(part)));
+      client.gradients.push_back(
+          fabric_.start_receive(rank, piece.tag(seat), std::as_writable_bytes(part)));
     }
   }
-  client->second.awaited = true;
+  client.awaited = true;
 }
 
 std::optional<ParamPeer::Lease> ParamPeer::take_lease() {
-  if (step_ != Step::kFetched) return std::nullopt;
-  step_ = Step::kIdle;
-  return lease_;
+  OwnSeat& own = seats_[taken_ % seats_.size()];
+  if (own.step != OwnSeat::Step::kFetched) return std::nullopt;
+  own.step = OwnSeat::Step::kIdle;
+  ++taken_;
+  return own.lease;
 }
 
 void ParamPeer::push_bucket(std::span<const float> gradient, size_t bucket) {
   if (!status_) return;
+  const size_t seat = pushed_ % seats_.size();
   for (Server& server : servers_) {
     for (size_t i = 0; i < server.pieces.size(); ++i) {
       const Piece& piece = server.pieces[i];
       if (piece.bucket != bucket) continue;
-      server.gradients[i] = fabric_.start_send(
-          server.rank, piece.tag(),
+      server.seats[seat].gradients[i] = fabric_.start_send(
+          server.rank, piece.tag(seat),
           std::as_bytes(gradient.subspan(piece.floats.begin, piece.floats.size())));
     }
   }
@@ -227,26 +250,34 @@ void ParamPeer::push_bucket(std::span<const float> gradient, size_t bucket) {
 }
 
 void ParamPeer::push(std::span<const float> gradient, const Push& push) {
-  gradient_ = gradient;
-  push_ = push;
-  if (!status_) return;
-  step_ = Step::kPushing;
-  if (has_desks()) return;
+  const size_t seat = pushed_ % seats_.size();
+  OwnSeat& own = seats_[seat];
+  own.gradient = gradient;
+  own.push = push;
+  if (status_) own.step = OwnSeat::Step::kPushing;
+  if (!status_ || has_desks()) {
+    ++pushed_;
+    return;
+  }
   for (size_t bucket = 0; bucket < sent_.size(); ++bucket) {
     if (!sent_[bucket]) push_bucket(gradient, bucket);
     sent_[bucket] = false;
   }
+  ++pushed_;
   for (Server& server : servers_) {
-    server.acknowledgement = fabric_.start_receive(
-        server.rank, kHaveTag, std::as_writable_bytes(std::span(&server.word, 1)));
+    Server::UnderWay& way = server.seats[seat];
+    way.acknowledgement = fabric_.start_receive(server.rank, kHaveTag + seat,
+                                                std::as_writable_bytes(std::span(&way.word, 1)));
   }
 }
 
 std::optional<Push> ParamPeer::take_pushed() {
-  if (step_ != Step::kPushed) return std::nullopt;
-  step_ = Step::kIdle;
+  OwnSeat& own = seats_[told_ % seats_.size()];
+  if (own.step != OwnSeat::Step::kPushed) return std::nullopt;
+  own.step = OwnSeat::Step::kIdle;
+  ++told_;
   options_.pass(FaultPoint::kPushed);
-  return push_;
+  return own.push;
 }
 
 bool ParamPeer::advance() {
@@ -271,35 +302,41 @@ bool ParamPeer::are_over(std::vector<Ticket>& tickets) {
 
 bool ParamPeer::look_at_clients() {
   bool moved = false;
-  for (auto& [rank, client] : clients_) {
-    static_cast<void>(are_over(client.weights));
-    static_cast<void>(is_over(client.word));
-    if (!client.awaited || !are_over(client.gradients) || !status_) continue;
-    client.awaited = false;
-    client.word = fabric_.start_send(rank, kHaveTag, word_bytes());
-    moved = true;
+  for (auto& [rank, seats] : clients_) {
+    for (size_t seat = 0; seat < seats.size(); ++seat) {
+      Client& client = seats[seat];
+      static_cast<void>(are_over(client.weights));
+      static_cast<void>(is_over(client.word));
+      if (!client.awaited || !are_over(client.gradients) || !status_) continue;
+      client.awaited = false;
+      client.word = fabric_.start_send(rank, kHaveTag + seat, word_bytes());
+      moved = true;
+    }
   }
   return moved;
 }
 
 bool ParamPeer::look_at_servers() {
+  bool moved = false;
+  for (size_t seat = 0; seat < seats_.size(); ++seat) moved = look_at_servers(seat) || moved;
+  return moved;
+}
+
+bool ParamPeer::look_at_servers(size_t seat) {
+  using Step = OwnSeat::Step;
   bool all = true;
   for (Server& server : servers_) {
-    all = is_over(server.weights) && all;
-    all = are_over(server.gradients) && all;
-    all = is_over(server.acknowledgement) && all;
+    Server::UnderWay& way = server.seats[seat];
+    all = is_over(way.weights) && all;
+    all = are_over(way.gradients) && all;
+    all = is_over(way.acknowledgement) && all;
   }
   if (!status_ || !all) return false;
-  if (step_ == Step::kFetching) {
-    step_ = Step::kFetched;
-    return true;
-  }
-  if (step_ == Step::kPushing) {
-    step_ = Step::kPushed;
-    pushed_at_ = fabric_.now();
-    return true;
-  }
-  return false;
+  Step& step = seats_[seat].step;
+  if (step == Step::kPushing) pushed_at_ = fabric_.now();
+  if (step != Step::kFetching && step != Step::kPushing) return false;
+  step = step == Step::kFetching ? Step::kFetched : Step::kPushed;
+  return true;
 }
 
 void ParamPeer::cut_off(const Failure& why) {
@@ -309,15 +346,19 @@ void ParamPeer::cut_off(const Failure& why) {
 
 void ParamPeer::cancel_all() {
   const auto cancel = [&](Ticket& ticket) { fabric_.cancel(std::exchange(ticket, Ticket())); };
-  for (auto& [rank, client] : clients_) {
-    for (Ticket& ticket : client.gradients) cancel(ticket);
-    for (Ticket& ticket : client.weights) cancel(ticket);
-    cancel(client.word);
+  for (auto& [rank, seats] : clients_) {
+    for (Client& client : seats) {
+      for (Ticket& ticket : client.gradients) cancel(ticket);
+      for (Ticket& ticket : client.weights) cancel(ticket);
+      cancel(client.word);
+    }
   }
   for (Server& server : servers_) {
-    cancel(server.weights);
-    for (Ticket& ticket : server.gradients) cancel(ticket);
-    cancel(server.acknowledgement);
+    for (Server::UnderWay& way : server.seats) {
+      cancel(way.weights);
+      for (Ticket& ticket : way.gradients) cancel(ticket);
+      cancel(way.acknowledgement);
+    }
   }
 }
 

@@ -15,6 +15,9 @@
 // before a lease says so in a word, and the worker begins when all have: till then they may read
 // its last gradient.
 //
+// A worker may have several leases at a time, so that weights come while it computes. Then each has
+// a seat of its own (desk.h), one after another in turns; everything above is true of each seat.
+//
 // One thread.
 #pragma once
 
@@ -42,8 +45,9 @@ struct ParamPeerOptions {
   const Ownership* owners = nullptr;
   KeptSlice::StateAt state;
   UpdateRules rules;
-  uint64_t version = 0, samples = 0;  // updates, and samples of the run, before
-  const Desks* desks = nullptr;       // if there are any
+  uint64_t version = 0, samples = 0;    // updates, and samples of the run, before
+  std::vector<std::span<float>> seats;  // of the worker here: the weights of its leases
+  const Desks* desks = nullptr;         // if there are any
   size_t bucket_bytes = kBucketBytes;
   std::function<void(FaultPoint)> pass = [](FaultPoint) {};  // where a fault may be planned
   // The time that this process works, and for how long it is to idle after so much of it.
@@ -53,9 +57,9 @@ struct ParamPeerOptions {
 
 class ParamPeer {
  public:
-  // `weights` is the whole space, the same on all members; the worker's own copy from now on. All
-  // outlive this. All members make it at the same time, in the same view.
-  ParamPeer(Fabric& fabric, ParamPeerOptions options, std::span<float> weights);
+  // All that the options name outlives this. The first seat has the weights of the whole space, the
+  // same on all members. All members make it at the same time, in the same view.
+  ParamPeer(Fabric& fabric, ParamPeerOptions options);
   ~ParamPeer();
   ParamPeer(const ParamPeer&) = delete;
   ParamPeer& operator=(const ParamPeer&) = delete;
@@ -72,14 +76,15 @@ class ParamPeer {
   struct Lease {
     SampleRange samples;
     uint64_t version = 0;
-    bool dropped = false;      // the gradient before was; else it was applied, if there was one
+    size_t seat = 0;
+    bool dropped = false;      // the last gradient at this seat was; else it was applied
     Instant pushed{}, lent{};  // when all had that one, and when these samples were lent
   };
   std::optional<Lease> take_lease();
   // A bucket of the gradient of the whole space is complete: it may be on its way while the others
   // are computed. Each at most once before push().
   void push_bucket(std::span<const float> gradient, size_t bucket);
-  // The gradient is complete: it stays until the next lease is taken.
+  // The gradient is complete: it stays until the next lease at its seat is taken.
   void push(std::span<const float> gradient, const Push& push);
   // The one that was being pushed, when all have it: the conductor is to be told.
   std::optional<Push> take_pushed();
@@ -92,7 +97,7 @@ class ParamPeer {
   bool is_over() const { return over_; }
   const Status& status() const { return status_; }  // a failure cuts it off
 
-  // Brings `weights` up to date in the slices that are kept here.
+  // Brings the weights of the first seat up to date in the slices that are kept here.
   void take_over();
   // Every order that was obeyed.
   const std::vector<Order>& log() const { return log_; }
@@ -107,14 +112,14 @@ class ParamPeer {
   struct Piece {
     size_t slice, bucket;
     Span floats;
-    Tag tag() const;
+    Tag tag(size_t seat) const;
   };
   struct Kept {
     bool owns;  // else it is a copy
     std::vector<Piece> pieces;
     KeptSlice slice;
   };
-  // A worker, as a server sees it.
+  // A seat of a worker, as a server sees it.
   struct Client {
     std::vector<Ticket> gradients;  // the pieces of kept slices; being received
     Ticket word;                    // being sent
@@ -127,9 +132,25 @@ class ParamPeer {
     int rank;
     size_t owned;               // slice
     std::vector<Piece> pieces;  // of that one, and the one that it copies
-    Ticket weights, acknowledgement;
-    std::vector<Ticket> gradients;  // by piece; being sent
-    uint64_t word = 0;
+    struct UnderWay {
+      Ticket weights, acknowledgement;
+      std::vector<Ticket> gradients;  // by piece; being sent
+      uint64_t word = 0;
+    };
+    std::vector<UnderWay> seats;
+  };
+  // Leases of a worker, in the order of the log: the n-th is at seat n modulo their number.
+  struct Count {
+    size_t lent = 0, settled = 0;
+  };
+  // Of the worker here.
+  struct OwnSeat {
+    std::span<float> weights;
+    std::span<const float> gradient;
+    enum class Step : uint8_t { kIdle, kFetching, kFetched, kPushing, kPushed } step = Step::kIdle;
+    Lease lease;
+    Push push;
+    bool dropped = false;  // the last gradient
   };
 
   int rank_of(int name) const;
@@ -140,13 +161,18 @@ class ParamPeer {
   // What this process does for others, in its working time.
   void serve(FunctionRef<void()> work);
   void lend(int worker, SampleRange samples);
-  void fetch(SampleRange samples);
-  void hand_weights(int rank);
+  void fetch(size_t seat, SampleRange samples);
+  void hand_weights(int rank, size_t seat);
   void apply(const std::vector<Push>& pushes);
+  // The seat of the gradient whose fate is the next to be known.
+  size_t settling(int worker) { return counts_[worker].settled % seats_.size(); }
   const float* gradient_of(int worker, Kept& kept);
-  void await_gradient(int rank);
+  void await_gradient(int rank, size_t seat);
+  // The fate of its oldest gradient is known.
+  void settle(int worker);
   bool look_at_clients();
   bool look_at_servers();
+  bool look_at_servers(size_t seat);
   // Whether the transfer is over; a failed one is the failure of the stretch.
   bool is_over(Ticket& ticket);
   bool are_over(std::vector<Ticket>& tickets);
@@ -154,11 +180,11 @@ class ParamPeer {
 
   Fabric& fabric_;
   const ParamPeerOptions options_;
-  const std::span<float> weights_;
   const std::vector<Bucket> buckets_;
   std::vector<Kept> kept_;
-  std::map<int, Client> clients_;  // by rank; without this one
-  std::vector<Server> servers_;    // without this one
+  std::map<int, std::vector<Client>> clients_;  // by rank, without this one; then by seat
+  std::vector<Server> servers_;                 // without this one
+  std::map<int, Count> counts_;                 // by name
   std::vector<Order> log_;
   uint64_t version_, samples_;
   uint64_t bytes_moved_ = 0;
@@ -166,14 +192,11 @@ class ParamPeer {
   bool over_ = false;
   Status status_;
 
-  // Of the worker here, if it computes.
-  enum class Step : uint8_t { kIdle, kFetching, kFetched, kPushing, kPushed } step_ = Step::kIdle;
-  Lease lease_;
-  bool dropped_ = false;  // its last gradient
-  Instant pushed_at_{};   // when all had it
-  Push push_;
-  std::span<const float> gradient_;
-  std::vector<bool> sent_;  // buckets of it
+  std::vector<OwnSeat> seats_;
+  // Of all its leases so far: how many were taken, their gradients pushed, and their pushes told.
+  size_t taken_ = 0, pushed_ = 0, told_ = 0;
+  Instant pushed_at_{};     // when all had the last gradient
+  std::vector<bool> sent_;  // buckets of the one that is being computed
 };
 
 }  // namespace starling

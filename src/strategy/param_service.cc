@@ -30,10 +30,10 @@ ParamPeerOptions for_world(ParamPeerOptions options, const World& world) {
 
 }  // namespace
 
-ParamService::ParamService(World& world, ParamPeerOptions options, std::span<float> weights)
+ParamService::ParamService(World& world, ParamPeerOptions options)
     : world_(world),
       fabric_(*world.fabric()),
-      peer_(fabric_, for_world(std::move(options), world), weights) {
+      peer_(fabric_, for_world(std::move(options), world)) {
   thread_.start([this] {
     try {
       serve();
@@ -53,18 +53,15 @@ ParamService::~ParamService() {
 std::optional<ParamPeer::Lease> ParamService::next() {
   const Waits waits(waits_);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return ready_ || ended_; });
+  changed_.wait(lock, [this] { return !ready_.empty() || ended_; });
   if (ended_) return std::nullopt;
-  return std::exchange(ready_, std::nullopt);
+  const ParamPeer::Lease lease = ready_.front();
+  ready_.pop_front();
+  return lease;
 }
 
 void ParamService::push_bucket(std::span<const float> gradient, size_t bucket) {
-  {
-    const std::lock_guard lock(mutex_);
-    gradient_ = gradient;
-    complete_.push_back(bucket);
-  }
-  fabric_.wake();
+  give(gradient, bucket);
 }
 
 void ParamService::push(std::span<const float> gradient, const Push& push) {
@@ -72,10 +69,13 @@ void ParamService::push(std::span<const float> gradient, const Push& push) {
     world_.pass(FaultPoint::kPushed);
     return world_.tell_pushed(push);
   }
+  give(gradient, push);
+}
+
+void ParamService::give(std::span<const float> gradient, std::variant<size_t, Push> what) {
   {
     const std::lock_guard lock(mutex_);
-    gradient_ = gradient;
-    wanted_ = push;
+    given_.push_back({gradient, std::move(what)});
   }
   fabric_.wake();
 }
@@ -98,16 +98,20 @@ bool ParamService::pass_on() {
   bool moved = false;
   {
     const std::lock_guard lock(mutex_);
-    moved = !complete_.empty() || wanted_;
-    for (const size_t bucket : std::exchange(complete_, {})) peer_.push_bucket(gradient_, bucket);
-    if (wanted_) peer_.push(gradient_, *std::exchange(wanted_, std::nullopt));
-    if (const std::optional<ParamPeer::Lease> lease = peer_.take_lease()) {
-      ready_ = lease;
+    for (const Given& given : std::exchange(given_, {})) {
+      if (const auto* bucket = std::get_if<size_t>(&given.what))
+        peer_.push_bucket(given.gradient, *bucket);
+      else
+        peer_.push(given.gradient, std::get<Push>(given.what));
+      moved = true;
+    }
+    while (const std::optional<ParamPeer::Lease> lease = peer_.take_lease()) {
+      ready_.push_back(*lease);
       changed_.notify_all();
       moved = true;
     }
   }
-  if (const std::optional<Push> pushed = peer_.take_pushed()) {
+  while (const std::optional<Push> pushed = peer_.take_pushed()) {
     world_.tell_pushed(*pushed);
     moved = true;
   }

@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "cluster/world.h"
@@ -18,7 +20,7 @@ namespace starling {
 class ParamService {
  public:
   // As of ParamPeer; `options` has all but the members, which are those of the world.
-  ParamService(World& world, ParamPeerOptions options, std::span<float> weights);
+  ParamService(World& world, ParamPeerOptions options);
   // Without finish(): gives up what is under way.
   ~ParamService();
 
@@ -28,14 +30,15 @@ class ParamService {
   // Buckets of its gradient may be pushed before the rest of it is there, by any thread.
   std::span<const Bucket> buckets() const { return peer_.buckets(); }
   void push_bucket(std::span<const float> gradient, size_t bucket);
-  // The gradient of what it was lent, of the whole space; it stays until next() returns.
+  // The gradient of what it was lent, of the whole space; it stays until next() returns a lease at
+  // its seat.
   void push(std::span<const float> gradient, const Push& push);
 
   // Waits for the end of the stretch. A failure says why it was cut off: then the next is to reform
   // the world.
   Status finish();
-  // After that: makes the updates that were ordered before the new view, and brings `weights` up to
-  // date in the slices that are kept here.
+  // After that: makes the updates that were ordered before the new view, and brings the weights of
+  // the first seat up to date in the slices that are kept here.
   void settle();
 
   // Every order that was obeyed. After settle().
@@ -59,6 +62,7 @@ class ParamService {
 
   void serve();
   void end();
+  void give(std::span<const float> gradient, std::variant<size_t, Push> what);
   // Between the worker and the peer. Whether there was something.
   bool pass_on();
 
@@ -68,10 +72,13 @@ class ParamService {
 
   std::mutex mutex_;  // guards what both threads use
   std::condition_variable changed_;
-  std::optional<ParamPeer::Lease> ready_;
-  std::optional<Push> wanted_;    // to be pushed
-  std::vector<size_t> complete_;  // buckets that are
-  std::span<const float> gradient_;
+  std::deque<ParamPeer::Lease> ready_;
+  // To be pushed: a gradient, or a bucket of one.
+  struct Given {
+    std::span<const float> gradient;
+    std::variant<size_t, Push> what;
+  };
+  std::deque<Given> given_;
   bool ended_ = false;
   std::atomic<bool> abandoned_{false}, waits_{false};
 

@@ -77,6 +77,9 @@ struct Job {
   int servers = 0;           // the first so many only serve
   ConsistencyOptions consistency;
   bool desks = false;
+  uint32_t ahead = 0;
+
+  size_t leases() const { return consistency.name == "backup" ? 1 : 1 + ahead; }
 
   // Where there are none of a kind, all are of both.
   bool has_roles() const {
@@ -98,13 +101,23 @@ struct Job {
     return {space(), who, 1, keepers};
   }
   Stretch stretch() const {
-    Stretch made{
-        .workers = {}, .free = free, .batch = 12, .version = version, .consistency = consistency};
+    Stretch made{.workers = {},
+                 .free = free,
+                 .batch = 12,
+                 .version = version,
+                 .consistency = consistency,
+                 .ahead = ahead,
+                 .speeds = {}};
     for (size_t rank = 0; rank < members.size(); ++rank) {
       if (computes(rank)) made.workers.push_back(members[rank]);
     }
     return made;
   }
+};
+
+struct Send {
+  std::vector<uint64_t> words;
+  Ticket ticket;
 };
 
 // The launcher, for one stretch: the last rank.
@@ -132,11 +145,6 @@ class Launcher {
   bool was_cut() const { return cut_; }
 
  private:
-  struct Send {
-    std::vector<uint64_t> words;
-    Ticket ticket;
-  };
-
   void listen(int rank) {
     tickets_.resize(rooms_.size());
     tickets_[static_cast<size_t>(rank)] = fabric_.start_receive_up_to(
@@ -182,15 +190,14 @@ class Launcher {
 class Member {
  public:
   Member(Fabric& fabric, const Job& run, const Ownership& owners, const Desks& desks,
-         std::span<float> weights, std::span<float> gradient, uint64_t seed)
+         const std::vector<Seat>& seats, uint64_t seed)
       : fabric_(fabric),
         dice_(seed),
         state_(run.state),
-        weights_(weights),
-        gradient_(gradient),
+        seats_(seats),
         launcher_(static_cast<int>(run.members.size())),
         name_(run.members[static_cast<size_t>(fabric.rank())]) {
-    std::copy(state_.weights.begin(), state_.weights.end(), weights_.begin());
+    std::copy(state_.weights.begin(), state_.weights.end(), seats_[0].weights.begin());
     // What is not kept here is of no use.
     state_.momentum.assign(state_.momentum.size(), -1e9f);
     if (const auto slice = owners.slice_of(name_)) {
@@ -208,11 +215,13 @@ class Member {
         .rules = kRules,
         .version = run.version,
         .samples = kSamples - run.free.size(),
+        .seats = {},
         .desks = &desks,
         .bucket_bytes = 40 * sizeof(float)};
     for (size_t rank = 0; rank < run.members.size(); ++rank)
       options.computes.push_back(run.computes(rank));
-    peer_.emplace(fabric, std::move(options), weights_);
+    for (const Seat& seat : seats) options.seats.push_back(seat.weights);
+    peer_.emplace(fabric, std::move(options));
     listen();
   }
 
@@ -227,7 +236,8 @@ class Member {
         took_ = microseconds(dice_.below(dice_.below(10) == 0 ? 4000 : 200));
         done_at_ = fabric_.now() + took_;
         // As a worker would: from the first moment on the last gradient is overwritten.
-        std::fill(gradient_.begin(), gradient_.end(), 1e9f);
+        const std::span<float> gradient = seats_[lease->seat].gradient;
+        std::fill(gradient.begin(), gradient.end(), 1e9f);
         moved = true;
       }
     }
@@ -235,9 +245,10 @@ class Member {
       push();
       moved = true;
     }
-    if (const std::optional<Push> pushed = peer_->take_pushed()) {
-      words_ = to_words(*pushed);
-      told_ = fabric_.start_send(launcher_, kPushedTag, std::as_bytes(std::span(words_)));
+    while (const std::optional<Push> pushed = peer_->take_pushed()) {
+      told_.push_back({to_words(*pushed), {}});
+      told_.back().ticket =
+          fabric_.start_send(launcher_, kPushedTag, std::as_bytes(std::span(told_.back().words)));
       moved = true;
     }
     const Instant soon = fabric_.now() + microseconds(moved ? 1 : 500);
@@ -250,7 +261,7 @@ class Member {
   // The kept slices, brought up to date in the weights.
   const State& settle() {
     peer_->take_over();
-    std::copy(weights_.begin(), weights_.end(), state_.weights.begin());
+    std::copy(seats_[0].weights.begin(), seats_[0].weights.end(), state_.weights.begin());
     return state_;
   }
 
@@ -277,27 +288,29 @@ class Member {
     return !ended_;
   }
   void push() {
-    const std::vector<float> made = gradient_of(weights_, computing_->samples);
-    std::copy(made.begin(), made.end(), gradient_.begin());
+    const Seat& seat = seats_[computing_->seat];
+    const std::vector<float> made = gradient_of(seat.weights, computing_->samples);
+    std::copy(made.begin(), made.end(), seat.gradient.begin());
     for (size_t bucket = 0; bucket < peer_->buckets().size(); ++bucket) {
-      if (dice_.below(2) == 0) peer_->push_bucket(gradient_, bucket);
+      if (dice_.below(2) == 0) peer_->push_bucket(seat.gradient, bucket);
     }
-    peer_->push(gradient_, {.worker = name_,
-                            .samples = computing_->samples,
-                            .version = computing_->version,
-                            .finite = true,
-                            .seconds = std::chrono::duration<double>(took_).count(),
-                            .sums = {}});
+    peer_->push(seat.gradient, {.worker = name_,
+                                .samples = computing_->samples,
+                                .version = computing_->version,
+                                .finite = true,
+                                .seconds = std::chrono::duration<double>(took_).count(),
+                                .sums = {}});
     computing_.reset();
   }
 
   Fabric& fabric_;
   Dice dice_;
   State state_;
-  const std::span<float> weights_, gradient_;
+  const std::vector<Seat>& seats_;
   const int launcher_, name_;
-  std::vector<uint64_t> room_ = std::vector<uint64_t>(kWordsMost), words_;
-  Ticket ticket_, told_;
+  std::vector<uint64_t> room_ = std::vector<uint64_t>(kWordsMost);
+  Ticket ticket_;
+  std::deque<Send> told_;
   std::optional<ParamPeer> peer_;
   std::optional<ParamPeer::Lease> computing_;
   Instant done_at_{};
@@ -318,7 +331,7 @@ class Repeated {
     if (order.kind == Order::Kind::kApply) apply(order.pushes);
     if (order.kind == Order::Kind::kDrop) {
       ASSERT_EQ(run_.consistency.name, "backup");
-      leases_.erase(order.worker);
+      leases_[order.worker].pop_front();
     }
   }
 
@@ -334,12 +347,15 @@ class Repeated {
   };
 
   void lend(const Order& order) {
-    ASSERT_FALSE(leases_.contains(order.worker)) << "it has not given the last one";
-    leases_[order.worker] = {state_.weights, order.samples, version_};
+    std::deque<Lease>& lent = leases_[order.worker];
+    ASSERT_LT(lent.size(), run_.leases()) << "it has not given the last ones";
+    // It computes this one after those that it has.
+    const int begun = clocks_.at(order.worker) + static_cast<int>(lent.size());
+    lent.push_back({state_.weights, order.samples, version_});
     if (run_.consistency.name != "ssp") return;
     int slowest = clocks_.begin()->second;
     for (const auto& [worker, clock] : clocks_) slowest = std::min(slowest, clock);
-    ASSERT_LE(clocks_.at(order.worker) - slowest, run_.consistency.staleness);
+    ASSERT_LE(begun - slowest, run_.consistency.staleness);
   }
   void apply(const std::vector<Push>& pushes) {
     const UpdatePlan plan = plan_update(kRules, pushes, version_, samples_);
@@ -348,8 +364,9 @@ class Repeated {
     std::vector<float> mean(state_.weights.size(), 0.0f);
     for (size_t p = 0; p < pushes.size(); ++p) {
       const Push& push = pushes[p];
-      ASSERT_TRUE(leases_.contains(push.worker)) << "applied twice, or never lent";
-      const Lease lease = leases_.extract(push.worker).mapped();
+      ASSERT_FALSE(leases_[push.worker].empty()) << "applied twice, or never lent";
+      const Lease lease = leases_[push.worker].front();
+      leases_[push.worker].pop_front();
       ASSERT_EQ(lease.samples, push.samples);
       ASSERT_EQ(lease.version, push.version);
       if (run_.consistency.name == "backup") {
@@ -375,7 +392,7 @@ class Repeated {
   const Job& run_;
   State state_;
   uint64_t version_, samples_;
-  std::map<int, Lease> leases_;
+  std::map<int, std::deque<Lease>> leases_;
   std::map<int, int> clocks_;  // gradients that were applied
   std::vector<SampleRange> used_;
 };
@@ -426,11 +443,13 @@ bool go_on(Job& run, Dice& dice) {
   SimWorld sim(options_of(run, dice));
   const Ownership owners = run.owners();
   const size_t count = run.members.size();
-  std::vector<std::vector<float>> weights(count, std::vector<float>(space().total_floats()));
-  auto gradients = weights;
-  std::vector<Desks::Place> places;
-  for (size_t rank = 0; rank < count; ++rank) places.push_back({weights[rank], gradients[rank]});
-  const Desks desks = run.desks ? Desks(places) : Desks();
+  const size_t leases = run.leases();
+  std::vector<std::vector<float>> memory(count * leases * 2,
+                                         std::vector<float>(space().total_floats()));
+  std::vector<std::vector<Seat>> seats(count);
+  for (size_t i = 0; i < memory.size(); i += 2)
+    seats[i / 2 / leases].push_back({memory[i], memory[i + 1]});
+  const Desks desks = run.desks ? Desks(seats) : Desks();
   std::vector<std::unique_ptr<Member>> members(count);
   std::optional<Launcher> launcher;
   const uint64_t drain_at = dice.below(3) == 0 ? dice.below(10000) : 1'000'000'000;
@@ -442,13 +461,14 @@ bool go_on(Job& run, Dice& dice) {
       return launcher->advance(sim.now() >= Instant(microseconds(drain_at)));
     }
     if (!members[r])
-      members[r] = std::make_unique<Member>(sim.fabric(rank), run, owners, desks, weights[r],
-                                            gradients[r], seed + r);
+      members[r] =
+          std::make_unique<Member>(sim.fabric(rank), run, owners, desks, seats[r], seed + r);
     return members[r]->advance();
   });
   EXPECT_TRUE(outcome.all_done()) << "somebody hangs, of " << count << " with " << run.servers
                                   << " servers, " << run.consistency.name
-                                  << (run.desks ? " with desks" : "")
+                                  << (run.desks ? " with desks" : "") << ", " << run.ahead
+                                  << " ahead"
                                   << "; done, dead: " << testing::PrintToString(outcome.done)
                                   << ", " << testing::PrintToString(outcome.dead);
   ++tally.stretches;
@@ -489,6 +509,7 @@ Job a_run(Dice& dice) {
                      .staleness = static_cast<int>(dice.below(4)),
                      .backup = static_cast<int>(dice.below(3))};
   run.desks = dice.below(2) == 0;
+  run.ahead = dice.below(2) == 0 ? 0 : static_cast<uint32_t>(1 + dice.below(2));
   return run;
 }
 

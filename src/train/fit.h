@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -85,7 +86,7 @@ class FitLoop {
   std::vector<Order> train_apart();  // what was ordered
   Stretch make_stretch() const;
   // Returns what this worker was lent last: that gradient's fate is in the log.
-  std::optional<ParamPeer::Lease> work_apart(ParamService& service, LeaseStep& step);
+  std::deque<ParamPeer::Lease> work_apart(ParamService& service, LeaseStep& step);
   // At these places in the order of the epoch.
   std::vector<uint64_t> samples_at(SampleRange places) const;
   // From here to the end of the stretch.

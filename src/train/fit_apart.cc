@@ -40,6 +40,12 @@ std::optional<ParamPeer::Lease> next_lease(ParamService& service, Strategy::Seco
   return lease;
 }
 
+std::vector<std::span<float>> weights_of(const std::vector<Seat>& seats) {
+  std::vector<std::span<float>> weights;
+  for (const Seat& seat : seats) weights.push_back(seat.weights);
+  return weights;
+}
+
 // Whether the worker's gradient of what it was lent is among the updates.
 bool was_applied(const std::vector<Order>& log, int worker, const ParamPeer::Lease& lease) {
   for (const Order& order : log) {
@@ -69,6 +75,11 @@ void FitLoop::check_apart() const {
   }
   static_cast<void>(partition_from_name(impl_.options.strategy.partition));
   const double damping = impl_.options.strategy.damping;
+  const int ahead = impl_.options.strategy.ahead;
+  if (ahead < 0 || ahead > static_cast<int>(kAheadMost)) {
+    throw input_error(fmt::format("strategy.ahead = {} is out of range", ahead),
+                      fmt::format("use 0 … {}; 0 is none", kAheadMost));
+  }
   if (!(damping >= 0 && damping <= kMostDamping)) {
     throw input_error(fmt::format("strategy.damping = {} is out of range", damping),
                       fmt::format("use 0 … {}; 0 is none", kMostDamping));
@@ -83,7 +94,7 @@ std::unique_ptr<Strategy> FitLoop::make_apart() {
   slice_shares_.view = world.view();
   Ownership owners =
       owners_of(world, state.space, impl_.options.strategy.replicas, slice_shares_.shares);
-  auto apart = std::make_unique<Apart>(world, executor_, std::move(owners), state.desk());
+  auto apart = std::make_unique<Apart>(world, executor_, std::move(owners), *state.desk());
   apart_ = apart.get();
   return apart;
 }
@@ -108,6 +119,7 @@ Stretch FitLoop::make_stretch() const {
                   .version = impl_.state.step,
                   .consistency = {strategy.consistency, strategy.staleness, strategy.backup},
                   .partition = partition_from_name(strategy.partition),
+                  .ahead = static_cast<uint32_t>(strategy.ahead),
                   .speeds = {}};
   for (const int worker : stretch.workers) stretch.speeds.push_back(speeds_.of(worker));
   const bool is_known = std::all_of(stretch.speeds.begin(), stretch.speeds.end(),
@@ -172,21 +184,21 @@ std::vector<Order> FitLoop::train_apart() {
   World& world = impl_.world();
   TrainState& state = impl_.state;
   ParamService service(
-      world,
-      {.names = {},
-       .computes = {},
-       .space = &state.space,
-       .owners = &state.owners(),
-       .state = [&](size_t kind, size_t offset) { return state.optimizer.at(kind, offset); },
-       .rules = update_rules(),
-       .version = state.step,
-       .samples = samples_before(),
-       .desks = &apart_->desks()},
-      state.weights.span());
+      world, {.names = {},
+              .computes = {},
+              .space = &state.space,
+              .owners = &state.owners(),
+              .state = [&](size_t kind, size_t offset) { return state.optimizer.at(kind, offset); },
+              .rules = update_rules(),
+              .version = state.step,
+              .samples = samples_before(),
+              .seats = weights_of(state.desk()->seats()),
+              .desks = &apart_->desks()});
   if (world.is_chief()) world.begin_stretch(make_stretch());
   LeaseStep step(executor_, state, impl_.options.optimizer, impl_.options.non_finite);
-  std::optional<ParamPeer::Lease> last;
+  std::deque<ParamPeer::Lease> last;
   if (world.computes(world.rank())) last = work_apart(service, step);
+  apart_->sit(0);
   const auto waiting = Clock::now();
   const Status ended = service.finish();
   seconds_before_.waiting += seconds_between(waiting, Clock::now());
@@ -201,7 +213,10 @@ std::vector<Order> FitLoop::train_apart() {
   service.settle();
   apart_->add_bytes_moved(service.bytes_moved());
   served_ = service.load();
-  if (last && was_applied(service.log(), world.name(), *last)) step.commit();
+  step.take_back(static_cast<size_t>(
+      std::count_if(last.begin(), last.end(), [&](const ParamPeer::Lease& lease) {
+        return !was_applied(service.log(), world.name(), lease);
+      })));
   return service.log();
 }
 
@@ -213,18 +228,21 @@ std::vector<uint64_t> FitLoop::samples_at(SampleRange places) const {
   return ids;
 }
 
-std::optional<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, LeaseStep& step) {
+// Returns the last leases, as many as it may have had at the end.
+std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, LeaseStep& step) {
   World& world = impl_.world();
   step.tell_early({service.buckets(), [&](std::span<const float> gradient, size_t bucket) {
                      service.push_bucket(gradient, bucket);
                    }});
-  std::optional<ParamPeer::Lease> last;
+  std::deque<ParamPeer::Lease> last;
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();
   while (const std::optional<ParamPeer::Lease> lease = next_lease(service, seconds_before_)) {
-    if (last && !lease->dropped) step.commit();
-    last = lease;
+    if (lease->dropped) step.take_back(1);
+    if (last.size() == leases_apart(impl_.options.strategy)) last.pop_front();
+    last.push_back(*lease);
+    apart_->sit(lease->seat);
     ++gradients_;
     world.set_step(gradients_, std::max(total, gradients_));
     world.pass(FaultPoint::kStep);

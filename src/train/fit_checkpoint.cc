@@ -95,9 +95,10 @@ std::string FitLoop::fingerprint_text() const {
       fmt::format("strategy {} replicas {}\n", strategy_->name(), impl_.options.strategy.replicas);
   if (trains_apart()) {
     const StrategyOptions& apart = impl_.options.strategy;
-    text += fmt::format("consistency {} {} {} partition {} damping {} adjust_momentum {}\n",
-                        apart.consistency, apart.staleness, apart.backup, apart.partition,
-                        apart.damping, apart.adjust_momentum);
+    text +=
+        fmt::format("consistency {} {} {} partition {} ahead {} damping {} adjust_momentum {}\n",
+                    apart.consistency, apart.staleness, apart.backup, apart.partition, apart.ahead,
+                    apart.damping, apart.adjust_momentum);
   }
   const Json job = job_fingerprint();
   for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, to_text(value));

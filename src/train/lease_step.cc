@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -36,21 +37,27 @@ LeaseStep::Result LeaseStep::run(const Work& work, const RowReader& reader) {
   }
   const Sums& sums = executor_.board().total();
   const double norm = global_norm(state_.space, block_sums_);
-  finite_ = std::isfinite(sums.loss) && std::isfinite(norm);
-  if (!finite_ && policy_ == NonFinite::kStop) {
+  const bool finite = std::isfinite(sums.loss) && std::isfinite(norm);
+  if (!finite && policy_ == NonFinite::kStop) {
     throw run_error(fmt::format("in epoch {} the {} is not finite", work.epoch + 1,
                                 std::isfinite(sums.loss) ? "gradient" : "loss"),
                     "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, "
                     "or set non_finite = \"skip\"; --resume goes on from the last checkpoint");
   }
-  if (finite_ && optimizer_.clip_norm && norm > *optimizer_.clip_norm)
+  if (finite && optimizer_.clip_norm && norm > *optimizer_.clip_norm)
     scale(clip_scale(norm, *optimizer_.clip_norm));
-  return {gradient(), &sums, finite_};
+  if (before_.size() == kTakenBackMost) before_.pop_front();
+  before_.emplace_back(state_.statistics.begin(), state_.statistics.end());
+  if (finite && state_.moments.size() > 0)
+    executor_.board().commit_moments(state_.moments, state_.statistics.span());
+  return {gradient(), &sums, finite};
 }
 
-void LeaseStep::commit() {
-  if (finite_ && state_.moments.size() > 0)
-    executor_.board().commit_moments(state_.moments, state_.statistics.span());
+void LeaseStep::take_back(size_t gradients) {
+  for (; gradients > 0; --gradients) {
+    std::copy(before_.back().begin(), before_.back().end(), state_.statistics.begin());
+    before_.pop_back();
+  }
 }
 
 std::span<float> LeaseStep::gradient() const {

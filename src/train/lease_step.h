@@ -1,12 +1,14 @@
 // LeaseStep: the gradient of the samples that a worker was lent, computed by it alone: for workers
-// that train apart. Clipping by norm is of this gradient. Running statistics move only with
-// gradients that are applied, so that they are a function of the log. One thread.
+// that train apart. Clipping by norm is of this gradient. Running statistics move with each, and
+// are taken back where it was not applied: so they are a function of the log. One thread.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <vector>
 
 #include "engine/executor.h"
+#include "param/conductor.h"
 #include "starling/trainer.h"
 #include "strategy/merge_cache.h"
 #include "train/state.h"
@@ -17,6 +19,8 @@ class LeaseStep final : private GradientWatch {
  public:
   // All outlive it.
   LeaseStep(Executor& executor, TrainState& state, const Optimizer& optimizer, NonFinite policy);
+
+  static constexpr size_t kTakenBackMost = 1 + kAheadMost;
 
   struct Result {
     std::span<const float> gradient;  // of the whole space; until the next run()
@@ -34,12 +38,12 @@ class LeaseStep final : private GradientWatch {
     std::vector<uint64_t> samples;
     uint32_t epoch = 0;
   };
-  // With the weights as they are now. Throws Error when a number is not finite and the policy is to
-  // stop.
+  // With the weights as they are now; running statistics move by its moments, if it is finite.
+  // Throws Error when a number is not finite and the policy is to stop.
   Result run(const Work& work, const RowReader& reader);
-  // The last gradient is applied: running statistics move by its moments, if it was finite. Once,
-  // and before the executor computes anything else.
-  void commit();
+  // The last so many gradients were not applied, kTakenBackMost at most: running statistics are as
+  // they were before them.
+  void take_back(size_t gradients);
 
  private:
   std::span<const Bucket> buckets() const override { return early_.buckets; }
@@ -53,7 +57,7 @@ class LeaseStep final : private GradientWatch {
   TrainState& state_;
   const Optimizer& optimizer_;
   const NonFinite policy_;
-  bool finite_ = false;  // the last gradient is
+  std::deque<std::vector<float>> before_;  // running statistics, before each of the last gradients
   Early early_;
   MergeCache merges_;
   const MergePlan* plan_ = nullptr;  // of this run

@@ -204,8 +204,8 @@ void TrainState::lay_out(const World& world, std::optional<SharedSegment> segmen
     return Buffer<float>::view(begin, floats);
   };
   desk_.reset();
-  if (world.has_desks()) desk_.emplace(space.total_floats());
-  weights = desk_ ? Buffer<float>::view(desk_->weights().data(), space.total_floats())
+  if (options_.seats > 0) desk_.emplace(space.total_floats(), options_.seats);
+  weights = desk_ ? Buffer<float>::view(desk_->seats()[0].weights.data(), space.total_floats())
                   : array(space.total_floats());
   optimizer = OptimizerState(kinds);
   UpdateJournal::State state{&space, {weights.data()}, {}};

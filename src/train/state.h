@@ -29,6 +29,7 @@ struct TrainState {
   struct Options {
     int lanes = 1;
     bool splits_optimizer = false;  // each worker has a part of it: none before split()
+    size_t seats = 0;               // of the desk, where workers train apart
   };
   TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed, World& world,
              const Options& options);
@@ -57,7 +58,7 @@ struct TrainState {
   const Ownership& owners() const { return owners_; }
   void split(const Ownership& owners, OptimizerState own);
 
-  // Where others see this worker compute: the weights are there. Null: nowhere.
+  // Where this worker computes, if it trains apart: the weights are those of the first seat.
   Desk* desk() { return desk_ ? &*desk_ : nullptr; }
 
   // Null where no other could finish an update of this state.

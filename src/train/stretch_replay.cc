@@ -47,17 +47,20 @@ void StretchReplay::run(const RecordedStretch& stretch) {
 void StretchReplay::obey(Order order) {
   switch (order.kind) {
     case Order::Kind::kLend: {
-      Worker& lent = worker(order.worker);
-      lent.samples = order.samples;
-      lent.weights.assign(slice_.weights().begin(), slice_.weights().end());
-      lent.computed = false;
+      const std::span<const float> weights = slice_.weights();
+      worker(order.worker)
+          .leases.push_back({.samples = order.samples,
+                             .weights = {weights.begin(), weights.end()},
+                             .gradient = {},
+                             .statistics = {},
+                             .sums = {}});
       break;
     }
     case Order::Kind::kApply:
       apply(order);
       break;
     case Order::Kind::kDrop:
-      worker(order.worker).samples = {};
+      worker(order.worker).leases.pop_front();
       break;
     case Order::Kind::kOver:
       break;
@@ -68,45 +71,50 @@ void StretchReplay::obey(Order order) {
 void StretchReplay::apply(Order& order) {
   for (Push& push : order.pushes) {
     Worker& pushed = worker(push.worker);
-    if (!pushed.computed) compute(push.worker, pushed);
-    push.sums = pushed.sums;
-    pushed.statistics.swap(pushed.statistics_after);
-    pushed.samples = {};
+    if (!pushed.leases.front().computed) compute(pushed);
+    push.sums = pushed.leases.front().sums;
   }
   const UpdatePlan plan = plan_update(options_.rules, order.pushes, version_, samples_);
   std::vector<KeptSlice::Part> parts;
   for (const UpdatePlan::Part& part : plan.parts)
-    parts.push_back({slice_.room_for(part.worker).data(), part.weight});
+    parts.push_back({worker(part.worker).leases.front().gradient.data(), part.weight});
   // With the arithmetic of lanes, which servers have too.
   if (!parts.empty())
     executor_.run_alone([&] { slice_.apply(parts, plan.settings, state_.optimizer.kinds()); });
   ++version_;
-  for (const Push& push : order.pushes) samples_ += push.samples.size();
+  for (const Push& push : order.pushes) {
+    samples_ += push.samples.size();
+    Worker& pushed = worker(push.worker);
+    pushed.statistics.swap(pushed.leases.front().statistics);
+    pushed.leases.pop_front();
+  }
 }
 
 void StretchReplay::compute_some() {
-  std::vector<int> names;
-  for (const auto& [name, one] : workers_) {
-    if (one.samples.size() > 0 && !one.computed) names.push_back(name);
+  std::vector<Worker*> ready;
+  for (auto& [name, one] : workers_) {
+    if (!one.leases.empty() && !one.leases.back().computed) ready.push_back(&one);
   }
-  while (!names.empty() && draw(2) == 0) {
-    const auto chosen = names.begin() + static_cast<std::ptrdiff_t>(draw(names.size()));
-    compute(*chosen, worker(*chosen));
-    names.erase(chosen);
+  while (!ready.empty() && draw(2) == 0) {
+    const auto chosen = ready.begin() + static_cast<std::ptrdiff_t>(draw(ready.size()));
+    compute(**chosen);
+    if ((*chosen)->leases.back().computed) ready.erase(chosen);
   }
 }
 
-void StretchReplay::compute(int name, Worker& worker) {
-  std::copy(worker.weights.begin(), worker.weights.end(), state_.weights.begin());
-  std::copy(worker.statistics.begin(), worker.statistics.end(), state_.statistics.begin());
+void StretchReplay::compute(Worker& worker) {
+  const std::vector<float>* before = &worker.statistics;
+  auto lease = worker.leases.begin();
+  for (; lease->computed; ++lease) before = &lease->statistics;
+  std::copy(lease->weights.begin(), lease->weights.end(), state_.weights.begin());
+  std::copy(before->begin(), before->end(), state_.statistics.begin());
   const LeaseStep::Result result =
-      step_.run({options_.samples_at(worker.samples), epoch_}, *options_.reader);
-  step_.commit();
-  worker.statistics_after.assign(state_.statistics.begin(), state_.statistics.end());
-  worker.sums = {result.sums->loss};
-  worker.sums.insert(worker.sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
-  std::copy(result.gradient.begin(), result.gradient.end(), slice_.room_for(name).begin());
-  worker.computed = true;
+      step_.run({options_.samples_at(lease->samples), epoch_}, *options_.reader);
+  lease->statistics.assign(state_.statistics.begin(), state_.statistics.end());
+  lease->sums = {result.sums->loss};
+  lease->sums.insert(lease->sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
+  lease->gradient.assign(result.gradient.begin(), result.gradient.end());
+  lease->computed = true;
 }
 
 uint64_t StretchReplay::draw(uint64_t below) {

@@ -6,6 +6,7 @@
 // One thread, beside the executor's lanes.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <span>
@@ -44,20 +45,24 @@ class StretchReplay {
   void run(const RecordedStretch& stretch);
 
  private:
-  struct Worker {
-    SampleRange samples;  // that it is lent; none: it is idle
+  struct Lease {
+    SampleRange samples;
     std::vector<float> weights;
-    std::vector<float> statistics;
     bool computed = false;  // then there are
-    std::vector<float> statistics_after;
+    std::vector<float> gradient, statistics;
     std::vector<double> sums;
+  };
+  struct Worker {
+    std::vector<float> statistics;  // after the gradients that were applied
+    std::deque<Lease> leases;       // in the order in which they are computed
   };
 
   void obey(Order order);
   void apply(Order& order);
   // Some of what is lent and not computed, or none of it.
   void compute_some();
-  void compute(int name, Worker& worker);
+  // The first of its leases that is not.
+  void compute(Worker& worker);
   uint64_t draw(uint64_t below);
   Worker& worker(int name);
 

@@ -54,7 +54,8 @@ Trainer::Impl::Impl(Model m, TrainerOptions o)
       options(checked(model, std::move(o))),
       state(model.graph(), options.optimizer, options.seed, world(),
             {.lanes = options.lanes,
-             .splits_optimizer = splits_optimizer(options.strategy, world())}) {}
+             .splits_optimizer = splits_optimizer(options.strategy, world()),
+             .seats = leases_apart(options.strategy)}) {}
 
 int Trainer::Impl::shards_of(uint64_t batch) const {
   return options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());
