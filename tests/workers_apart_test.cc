@@ -8,6 +8,7 @@ namespace starling {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using Words = std::vector<std::string>;
 
@@ -130,6 +131,29 @@ TEST_P(WorkersApart, EachPointOfTheServiceIsMissedByNobody) {
       EXPECT_EQ(lost_in(run), 1u);
     }
   }
+}
+
+TEST_P(WorkersApart, ABrokenLinkCostsOneOfItsEnds) {
+  if (GetParam().fabric != std::string("tcp")) return;  // with shm there is none to break
+  const int last = kWorkers + GetParam().servers - 1;
+  write("faults.toml",
+        fmt::format("[[fault]]\naction = \"link\"\nworker = 0\npeer = {}\npoint = \"gradient\"\n"
+                    "step = 3\n",
+                    last));
+  done(apart(GetParam(), kEpochs, {"--run-dir", "run", "--faults", "faults.toml"}));
+  expect_trained("run");
+  const Json recovery = report("run").at("recoveries").at(0);
+  EXPECT_THAT(to_text(recovery.at("lost")), AnyOf("[0]", fmt::format("[{}]", last)));
+  EXPECT_THAT(recovery.at("how").get<std::string>(), HasSubstr("could not reach it"));
+}
+
+TEST_P(WorkersApart, WithoutRoomOnTheDiskTrainingGoesOn) {
+  write("faults.toml", "[[fault]]\naction = \"disk\"\nstep = 2\nsteps = 10\n");
+  const Ended ended = done(
+      apart(GetParam(), kEpochs,
+            {"--run-dir", "run", "--faults", "faults.toml", "--set", "checkpoint.every_steps=3"}));
+  EXPECT_THAT(ended.error, HasSubstr("a checkpoint was not saved, training goes on"));
+  expect_trained("run");
 }
 
 // The thread that serves is stuck, and all others wait for it.
