@@ -131,6 +131,9 @@ struct FitSummary {
   // updates when they were applied; and how many came too late.
   std::vector<uint64_t> staleness;
   uint64_t dropped_gradients = 0;
+  // Where they make steps by themselves: how far one was from where all agreed then, of the length
+  // of the weights, in the mean.
+  std::optional<double> disagreement = {};
   bool stopped = false;      // by should_stop
   std::string resumed_from;  // the checkpoint's path; empty if none
 };

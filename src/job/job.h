@@ -122,6 +122,9 @@ struct StrategyJob {
   std::string partition = "dynamic";
   uint64_t ahead = 0;
   double damping = 0;
+  uint64_t period = 16;
+  std::string outer = "average";
+  std::string local_state = "kept";
   bool adjust_momentum = true;
   std::string balance = "even";
   uint64_t check_every = 0;
@@ -132,6 +135,9 @@ struct StrategyJob {
   double heartbeat_limit = 2;
   double progress_limit = 60;
 };
+
+// Whether workers go on by themselves.
+bool trains_apart(const StrategyJob& strategy);
 
 struct Job {
   std::string name = "run";

@@ -179,6 +179,10 @@ Model build_model(const Job& job, const Shape& input) {
   return Sequential(input, make_layers(job.model.layers));
 }
 
+bool trains_apart(const StrategyJob& strategy) {
+  return strategy.name == "local_sgd" || strategy.consistency != "sync";
+}
+
 TrainerOptions trainer_options(const Job& job) {
   TrainerOptions options;
   options.optimizer = make_optimizer(job.optimizer);
@@ -203,6 +207,9 @@ TrainerOptions trainer_options(const Job& job) {
                       .ahead = static_cast<int>(job.strategy.ahead),
                       .damping = job.strategy.damping,
                       .adjust_momentum = job.strategy.adjust_momentum,
+                      .period = job.strategy.period,
+                      .outer = job.strategy.outer,
+                      .local_state = job.strategy.local_state,
                       .balance = job.strategy.balance == "speed" ? Balance::kSpeed : Balance::kEven,
                       .min_workers = job.strategy.min_workers,
                       .check_every = job.strategy.check_every};

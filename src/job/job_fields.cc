@@ -13,11 +13,13 @@ constexpr std::string_view kSources[] = {"fashion-mnist", "mnist",     "idx",
                                          "npy",           "synthetic", "synthetic-regression"};
 constexpr std::string_view kLosses[] = {"softmax_cross_entropy", "binary_cross_entropy",
                                         "mean_squared_error"};
-constexpr std::string_view kStrategies[] = {"auto", "single", "all_reduce", "sharded",
-                                            "parameter_server"};
+constexpr std::string_view kStrategies[] = {"auto",    "single",           "all_reduce",
+                                            "sharded", "parameter_server", "local_sgd"};
 constexpr std::string_view kFabrics[] = {"shm", "tcp"};
 constexpr std::string_view kConsistencies[] = {"sync", "async", "ssp", "backup"};
 constexpr std::string_view kPartitions[] = {"dynamic", "equal", "weighted"};
+constexpr std::string_view kOuters[] = {"average", "nesterov"};
+constexpr std::string_view kLocalStates[] = {"kept", "averaged", "reset"};
 constexpr std::string_view kBalances[] = {"even", "speed"};
 
 constexpr Range kAtLeastOne{.min = 1};
@@ -320,6 +322,18 @@ void add_run_sections(std::vector<Section>& sections) {
            {"adjust_momentum",
             "async, ssp: whether momentum is lowered, as stale gradients act like some.",
             [](Job& j) -> Slot { return &j.strategy.adjust_momentum; }},
+           {"period", "local_sgd: steps that workers make by themselves before they agree.",
+            [](Job& j) -> Slot { return &j.strategy.period; }, kAtLeastOne},
+           {"outer",
+            "local_sgd: what is made of the mean of the workers' changes.",
+            [](Job& j) -> Slot { return &j.strategy.outer; },
+            {},
+            kOuters},
+           {"local_state",
+            "local_sgd: what becomes of the workers' optimizer state when they agree.",
+            [](Job& j) -> Slot { return &j.strategy.local_state; },
+            {},
+            kLocalStates},
            {"balance",
             "How many shards each worker computes: as many, or by its speed.",
             [](Job& j) -> Slot { return &j.strategy.balance; },

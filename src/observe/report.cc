@@ -76,6 +76,13 @@ std::string report_to_json(const Report& report) {
     json["staleness"] = report.staleness;
     json["dropped_gradients"] = report.dropped_gradients;
   }
+  if (report.period > 0) {
+    json["partition"] = report.partition;
+    json["period"] = report.period;
+    json["outer"] = report.outer;
+    json["local_state"] = report.local_state;
+    if (report.disagreement) json["disagreement"] = *report.disagreement;
+  }
   json["lanes"] = report.lanes;
   json["shards"] = report.shards;
   json["micro_batch"] = report.micro_batch;

@@ -14,11 +14,14 @@ struct Report {
   // What was run.
   std::string strategy = "single";
   int workers = 1;
-  int servers = 0;                   // beside them, that compute nothing
-  std::string consistency = "sync";  // of parameter_server
-  std::string partition;             // where workers train apart
-  std::vector<uint64_t> staleness;   // gradients by updates that their weights had missed
-  uint64_t dropped_gradients = 0;    // that came too late
+  int servers = 0;                     // beside them, that compute nothing
+  std::string consistency = "sync";    // of parameter_server
+  std::string partition;               // where workers train apart
+  std::vector<uint64_t> staleness;     // gradients by updates that their weights had missed
+  uint64_t dropped_gradients = 0;      // that came too late
+  uint64_t period = 0;                 // steps that workers make by themselves; 0: none
+  std::string outer, local_state;      // likewise
+  std::optional<double> disagreement;  // likewise: of workers with what they agreed on
   int lanes = 1;
   int shards = 1;
   int micro_batch = 0;

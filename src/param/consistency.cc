@@ -85,6 +85,8 @@ class Backup final : public Consistency {
   bool is_full() const { return arrived_.size() + spare_ >= there_; }
   Fate close() {
     ++round_;
+    // In one order, whoever came first: so a round of the same gradients has the same bits.
+    std::sort(arrived_.begin(), arrived_.end());
     return {.applied = std::exchange(arrived_, {}), .dropped = {}};
   }
 

@@ -55,6 +55,8 @@ UpdatePlan plan_update(const UpdateRules& rules, std::span<const Push> pushes, u
     damped += parts.back().weight;
     whole += own;
   }
+  if (rules.whole)
+    return {UpdateSettings(optimizer, optimizer.learning_rate, version), std::move(parts)};
   double factor = rules.usual / static_cast<double>(rules.batch);
   if (is_adaptive(optimizer.kind)) factor = std::sqrt(factor);
   if (whole > 0) factor *= damped / whole;

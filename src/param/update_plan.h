@@ -23,6 +23,9 @@ struct UpdateRules {
   uint64_t batch = 1;        // samples of a step of the schedule
   double usual = 1;          // samples of an update, if all workers are equally fast
   uint64_t total_steps = 1;  // of the run
+  // What is handed in are not gradients, but how far workers have come: an update is one of the
+  // optimizer with its rate, whatever its samples.
+  bool whole = false;
   // Gradients of so many workers that don't wait for one another act like momentum: the optimizer's
   // own is lowered for it (docs/parameter_service.md). 1: it is as it is.
   size_t apart = 1;

@@ -85,6 +85,19 @@ TEST(UpdatePlan, TheScheduleCountsSamples) {
   EXPECT_FLOAT_EQ(plan_update(rules_of(falling), pushes, 0, 64 * 10).settings.rate, 0.5);
 }
 
+TEST(UpdatePlan, HowFarWorkersHaveComeCountsWhole) {
+  UpdateRules rules = rules_of(nesterov(0.7, {.momentum = 0.9}));
+  rules.whole = true;
+  for (const uint64_t samples : {1, 16, 1000}) {
+    const UpdatePlan plan =
+        plan_update(rules, std::vector{push_of(0, samples, 7), push_of(1, 3 * samples, 7)}, 7, 0);
+    EXPECT_FLOAT_EQ(plan.settings.rate, 0.7f);
+    EXPECT_FLOAT_EQ(plan.settings.momentum, 0.9f);
+    EXPECT_EQ(plan.settings.gradient_scale, 1);
+    EXPECT_EQ(plan.parts[1].weight, 3 * plan.parts[0].weight);
+  }
+}
+
 TEST(UpdatePlan, WhatIsNotFiniteIsLeftOut) {
   const std::vector<Push> pushes = {push_of(0, 32, 0, false), push_of(1, 32, 0)};
   EXPECT_EQ(plan_update(rules_of(sgd(1)), pushes, 0, 0).parts.size(), 1u);

@@ -31,6 +31,7 @@ AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const Par
       rank_(world.rank()),
       workers_(world.workers()),
       fabric_(*world.fabric()),
+      sent_before_(fabric_.counters().bytes_sent),
       executor_(executor),
       space_(space),
       merges_(executor, std::move(placement)),
@@ -57,7 +58,9 @@ void AllReduceMessages::abandon() {
   background_.reset();
 }
 
-uint64_t AllReduceMessages::bytes_moved() const { return fabric_.counters().bytes_sent; }
+uint64_t AllReduceMessages::bytes_moved() const {
+  return fabric_.counters().bytes_sent - sent_before_;
+}
 
 const AllReduceMessages::Layout& AllReduceMessages::layout_of(const StepSize& step) {
   for (const Layout& layout : layouts_) {

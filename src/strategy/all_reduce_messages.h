@@ -105,6 +105,7 @@ class AllReduceMessages : public Strategy, private GradientWatch {
   World& world_;
   const int rank_, workers_;  // in the world for which this was made
   Fabric& fabric_;
+  const uint64_t sent_before_;  // bytes, by strategies before this one
   Executor& executor_;
   const ParameterSpace& space_;
   MergeCache merges_;

@@ -2,8 +2,10 @@
 
 namespace starling {
 
-Apart::Apart(World& world, Executor& executor, Ownership owners, Desk& desk)
-    : fabric_(*world.fabric()),
+Apart::Apart(std::string name, World& world, Executor& executor, Ownership owners, Desk& desk)
+    : name_(std::move(name)),
+      fabric_(*world.fabric()),
+      sent_before_(fabric_.counters().bytes_sent),
       executor_(executor),
       desk_(desk),
       rank_(world.rank()),
@@ -24,6 +26,8 @@ void Apart::sit(size_t seat) {
   executor_.move_to(there.weights.data(), there.gradient.data());
 }
 
-uint64_t Apart::bytes_moved() const { return bytes_moved_ + fabric_.counters().bytes_sent; }
+uint64_t Apart::bytes_moved() const {
+  return bytes_moved_ + fabric_.counters().bytes_sent - sent_before_;
+}
 
 }  // namespace starling

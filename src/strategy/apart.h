@@ -15,10 +15,10 @@ class Apart final : public Strategy {
  public:
   // All outlive it. All workers make it at the same time, within a unit. `desk` is this worker's:
   // the executor computes there.
-  Apart(World& world, Executor& executor, Ownership owners, Desk& desk);
+  Apart(std::string name, World& world, Executor& executor, Ownership owners, Desk& desk);
   ~Apart() override;
 
-  const char* name() const override { return "parameter_server"; }
+  const char* name() const override { return name_.c_str(); }
   int rank() const override { return rank_; }
   int workers() const override { return workers_; }
   ShardRange shards() const override { return {0, executor_.options().shards}; }
@@ -42,7 +42,9 @@ class Apart final : public Strategy {
   Seconds seconds() const override { return {}; }
 
  private:
+  const std::string name_;
   Fabric& fabric_;
+  const uint64_t sent_before_;  // bytes, by strategies before this one
   Executor& executor_;
   Desk& desk_;
   const int rank_, workers_;

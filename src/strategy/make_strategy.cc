@@ -83,12 +83,14 @@ constexpr Entry kStrategies[] = {{"single", single},
                                  {"all_reduce", all_reduce},
                                  {"sharded", sharded},
                                  {"parameter_server", parameter_server}};
+constexpr const char* kLocalSgd = "local_sgd";
 
 }  // namespace
 
 std::vector<std::string> strategy_names() {
   std::vector<std::string> names;
   for (const Entry& entry : kStrategies) names.emplace_back(entry.name);
+  names.emplace_back(kLocalSgd);
   return names;
 }
 
@@ -99,12 +101,16 @@ std::vector<bool> computing(const World& world) {
 }
 
 bool trains_apart(const StrategyOptions& options) {
-  return options.name == "parameter_server" && options.consistency != "sync";
+  return makes_local_steps(options) ||
+         (options.name == "parameter_server" && options.consistency != "sync");
 }
+
+bool makes_local_steps(const StrategyOptions& options) { return options.name == kLocalSgd; }
 
 size_t leases_apart(const StrategyOptions& options) {
   if (!trains_apart(options)) return 0;
-  return options.consistency == "backup" ? 1 : 1 + static_cast<size_t>(options.ahead);
+  const bool rounds = makes_local_steps(options) || options.consistency == "backup";
+  return rounds ? 1 : 1 + static_cast<size_t>(options.ahead);
 }
 
 bool splits_optimizer(const StrategyOptions& options, const World& world) {

@@ -24,6 +24,9 @@ bool trains_apart(const StrategyOptions& options);
 // How many leases a worker may have at a time then; else 0.
 size_t leases_apart(const StrategyOptions& options);
 
+// Whether they hand in how far they have come, not gradients.
+bool makes_local_steps(const StrategyOptions& options);
+
 // Whether each worker has only a part of the optimizer state.
 bool splits_optimizer(const StrategyOptions& options, const World& world);
 

@@ -130,8 +130,13 @@ void ParamPeer::lend(int worker, SampleRange samples) {
 void ParamPeer::fetch(size_t seat, SampleRange samples) {
   OwnSeat& own = seats_[seat];
   own.step = OwnSeat::Step::kFetching;
-  own.lease = {samples,    version_,     seat, std::exchange(own.dropped, false),
-               pushed_at_, fabric_.now()};
+  own.lease = {.samples = samples,
+               .version = version_,
+               .trained = samples_,
+               .seat = seat,
+               .dropped = std::exchange(own.dropped, false),
+               .pushed = pushed_at_,
+               .lent = fabric_.now()};
   for (const Kept& kept : kept_) {
     const std::span<const float> slice = kept.slice.weights();
     if (kept.owns) std::copy(slice.begin(), slice.end(), own.weights.data() + kept.slice.offset());

@@ -75,7 +75,7 @@ class ParamPeer {
   // Of the worker here: samples, when their weights have come.
   struct Lease {
     SampleRange samples;
-    uint64_t version = 0;
+    uint64_t version = 0, trained = 0;  // updates and samples of the run before it
     size_t seat = 0;
     bool dropped = false;      // the last gradient at this seat was; else it was applied
     Instant pushed{}, lent{};  // when all had that one, and when these samples were lent

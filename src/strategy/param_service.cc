@@ -67,6 +67,7 @@ void ParamService::push_bucket(std::span<const float> gradient, size_t bucket) {
 void ParamService::push(std::span<const float> gradient, const Push& push) {
   if (peer_.has_desks()) {  // all see it where it is
     world_.pass(FaultPoint::kPushed);
+    told_.fetch_add(1, std::memory_order_release);
     return world_.tell_pushed(push);
   }
   give(gradient, push);
@@ -131,6 +132,7 @@ void ParamService::serve() {
   while (peer_.status() && !abandoned_) {
     const bool stops = *interrupted;  // before the orders are taken: there are none after that
     for (const Order& order : world_.take_orders()) {
+      static_cast<void>(told_.load(std::memory_order_acquire));
       peer_.obey(order);
       if (!world_.computes(world_.rank())) world_.set_step_served(peer_.version());
     }

@@ -81,6 +81,9 @@ class ParamService {
   std::deque<Given> given_;
   bool ended_ = false;
   std::atomic<bool> abandoned_{false}, waits_{false};
+  // Gradients at the desk that were told of. The order to read one comes by way of the launcher,
+  // which the language knows nothing of: this is what says that it was written before.
+  std::atomic<uint64_t> told_{0};
 
   BackgroundLane thread_;  // last: it uses all of the above
 };

@@ -141,7 +141,7 @@ void FitLoop::follow_world() {
       world.require_same("placement of shards", placement_text());
     const TrainState& state = impl_.state;
     const Ownership* const owners = strategy_->ownership();
-    if (owners != nullptr && *owners != state.owners()) {
+    if (owners != nullptr && state.splits_optimizer() && *owners != state.owners()) {
       part = split_anew(world, {state.owners(), state.optimizer}, *owners);
       world.pass(FaultPoint::kSliced);
     }
@@ -253,6 +253,7 @@ void FitLoop::gather_summary() {
   struct Own {
     WorkerTimes times;
     uint64_t bytes_moved, optimizer_bytes;
+    LeaseWork::Disagreement disagreement;
   };
   World& world = impl_.world();
   Strategy::Seconds exchange = strategy_->seconds();
@@ -268,18 +269,24 @@ void FitLoop::gather_summary() {
                  .shard = full_steps_ > 0 ? shard_seconds_ / static_cast<double>(full_steps_) : 0},
                 bytes_before_ + strategy_->bytes_moved(),
                 // What is shared counts once.
-                world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes()};
+                world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes(),
+                disagreement_};
   const std::vector<Own> all = world.gather("summary", std::span(&own, 1));
   impl_.summary.strategy = strategy_->name();
   impl_.summary.rebalances = balancer_.changes() + slice_shares_.changes;
   impl_.summary.bytes_moved = 0;
   impl_.summary.times.clear();
   impl_.summary.optimizer_bytes.clear();
+  LeaseWork::Disagreement disagreement;
   for (const Own& worker : all) {
+    disagreement.sum += worker.disagreement.sum;
+    disagreement.count += worker.disagreement.count;
     impl_.summary.bytes_moved += worker.bytes_moved;
     impl_.summary.optimizer_bytes.push_back(worker.optimizer_bytes);
     impl_.summary.times.push_back(worker.times);
   }
+  if (disagreement.count > 0)
+    impl_.summary.disagreement = disagreement.sum / static_cast<double>(disagreement.count);
 }
 
 void FitLoop::begin_ledger() {

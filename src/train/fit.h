@@ -19,13 +19,13 @@
 #include "strategy/make_strategy.h"
 #include "strategy/param_service.h"
 #include "train/checkpoint.h"
+#include "train/lease_work.h"
 #include "train/step.h"
 #include "train/trainer_impl.h"
 
 namespace starling {
 
 class Apart;
-class LeaseStep;
 
 class FitLoop {
  public:
@@ -65,6 +65,7 @@ class FitLoop {
   void resume();
   void restore(const Snapshot& snapshot, const std::string& where);
   void restore_free(const Json& manifest);
+  void restore_outer(const NamedTensor& tensor);
   Snapshot snapshot() const;
   // Weights, optimizer state and statistics are left out where they are shared.
   std::vector<std::byte> state_for_newcomers() const;
@@ -86,7 +87,12 @@ class FitLoop {
   std::vector<Order> train_apart();  // what was ordered
   Stretch make_stretch() const;
   // Returns what this worker was lent last: that gradient's fate is in the log.
-  std::deque<ParamPeer::Lease> work_apart(ParamService& service, LeaseStep& step);
+  std::deque<ParamPeer::Lease> work_apart(ParamService& service);
+  std::unique_ptr<LeaseWork> make_work(ParamService& service);
+  // Updates that the service has made.
+  uint64_t service_version() const;
+  // What an update of it counts for optimizers.
+  uint64_t optimizer_steps(const Order& update) const;
   // At these places in the order of the epoch.
   std::vector<uint64_t> samples_at(SampleRange places) const;
   // From here to the end of the stretch.
@@ -98,6 +104,9 @@ class FitLoop {
   // Slices for the next stretch in this view, by what each has served in this one; the same on all.
   void balance_slices(const std::vector<ServedLoad>& by_rank);
   void average_statistics(const std::vector<float>& own);
+  std::vector<std::vector<float>> local_optimizers() const;
+  void note_disagreement();
+  void average_optimizers(const std::vector<std::vector<float>>& own);
   RecordedStretch begin_record() const;
   void tell_record(const RecordedStretch& stretch);
   // Where that is done again (fit_replay.cc).
@@ -132,8 +141,10 @@ class FitLoop {
   const FitOptions& options_;
   Executor& executor_;
   std::unique_ptr<Strategy> strategy_;
-  Apart* apart_ = nullptr;  // the strategy, where workers train apart
-  ServedLoad served_;       // then: by this worker in the last stretch
+  Apart* apart_ = nullptr;                // the strategy, where workers train apart
+  ServedLoad served_;                     // then: by this worker in the last stretch
+  std::unique_ptr<LeaseWork> work_;       // likewise, until all have agreed
+  LeaseWork::Disagreement disagreement_;  // likewise, in all of them
   struct SliceShares {
     int64_t view = 0;  // for which they hold
     std::vector<double> shares;

@@ -11,6 +11,7 @@
 #include "strategy/param_service.h"
 #include "train/fit.h"
 #include "train/lease_step.h"
+#include "train/local_steps.h"
 #include "train/optimizer_transfer.h"
 #include "train/stretch_replay.h"
 
@@ -20,6 +21,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kMostDamping = 10;
+// Of local_sgd with `outer = "nesterov"`: as DiLoCo has them.
+constexpr double kOuterRate = 0.7, kOuterMomentum = 0.9;
+// Of optimizers' state, at a time.
+constexpr size_t kAveragedFloats = size_t{1} << 18;
 // After so many the speed of each worker is known.
 constexpr uint64_t kMeasuredBatches = 8;
 
@@ -44,6 +49,16 @@ std::vector<std::span<float>> weights_of(const std::vector<Seat>& seats) {
   std::vector<std::span<float>> weights;
   for (const Seat& seat : seats) weights.push_back(seat.weights);
   return weights;
+}
+
+// The first so many of the samples.
+void keep_to(uint64_t most, SampleRanges& free) {
+  SampleRanges few;
+  while (const std::optional<SampleRange> some = free.take(most)) {
+    few.add(*some);
+    most -= some->size();
+  }
+  free = few;
 }
 
 // Whether the worker's gradient of what it was lent is among the updates.
@@ -73,7 +88,17 @@ void FitLoop::check_apart() const {
                                   options_.accumulate, impl_.options.strategy.consistency),
                       "use accumulate = 1: every gradient is an update, or a part of one");
   }
-  static_cast<void>(partition_from_name(impl_.options.strategy.partition));
+  const StrategyOptions& strategy = impl_.options.strategy;
+  static_cast<void>(partition_from_name(strategy.partition));
+  if (strategy.period == 0) throw input_error("strategy.period = 0", "use 1 or more steps");
+  if (strategy.outer != "average" && strategy.outer != "nesterov")
+    throw input_error(fmt::format("strategy.outer = \"{}\" is not known", strategy.outer),
+                      "use average or nesterov");
+  if (strategy.local_state != "kept" && strategy.local_state != "averaged" &&
+      strategy.local_state != "reset")
+    throw input_error(
+        fmt::format("strategy.local_state = \"{}\" is not known", strategy.local_state),
+        "use kept, averaged or reset");
   const double damping = impl_.options.strategy.damping;
   const int ahead = impl_.options.strategy.ahead;
   if (ahead < 0 || ahead > static_cast<int>(kAheadMost)) {
@@ -94,7 +119,8 @@ std::unique_ptr<Strategy> FitLoop::make_apart() {
   slice_shares_.view = world.view();
   Ownership owners =
       owners_of(world, state.space, impl_.options.strategy.replicas, slice_shares_.shares);
-  auto apart = std::make_unique<Apart>(world, executor_, std::move(owners), *state.desk());
+  auto apart = std::make_unique<Apart>(impl_.options.strategy.name, world, executor_,
+                                       std::move(owners), *state.desk());
   apart_ = apart.get();
   return apart;
 }
@@ -116,29 +142,41 @@ Stretch FitLoop::make_stretch() const {
   Stretch stretch{.workers = world.computing_names(),
                   .free = cursor_.free,
                   .batch = options_.batch,
-                  .version = impl_.state.step,
+                  .version = service_version(),
                   .consistency = {strategy.consistency, strategy.staleness, strategy.backup},
                   .partition = partition_from_name(strategy.partition),
                   .ahead = static_cast<uint32_t>(strategy.ahead),
                   .speeds = {}};
+  if (makes_local_steps(strategy)) {  // all hand in one change for each round
+    stretch.batch *= strategy.period;
+    stretch.consistency = {.name = "backup", .backup = 0};
+  }
   for (const int worker : stretch.workers) stretch.speeds.push_back(speeds_.of(worker));
   const bool is_known = std::all_of(stretch.speeds.begin(), stretch.speeds.end(),
                                     [](double speed) { return speed > 0; });
   // Shares by speeds that are not known are equal: only a few samples are divided so.
-  if (stretch.partition == PartitionKind::kWeighted && !is_known) {
-    SampleRanges few;
-    uint64_t most = kMeasuredBatches * std::max(options_.batch, stretch.workers.size());
-    while (const std::optional<SampleRange> some = stretch.free.take(most)) {
-      few.add(*some);
-      most -= some->size();
-    }
-    stretch.free = few;
-  }
+  if (stretch.partition == PartitionKind::kWeighted && !is_known)
+    keep_to(kMeasuredBatches * std::max(stretch.batch, stretch.workers.size()), stretch.free);
+  // Optimizers are averaged between stretches.
+  if (makes_local_steps(strategy) && strategy.local_state == "averaged")
+    keep_to(stretch.batch, stretch.free);
   return stretch;
+}
+
+uint64_t FitLoop::service_version() const {
+  return makes_local_steps(impl_.options.strategy) ? impl_.summary.steps : impl_.state.step;
 }
 
 UpdateRules FitLoop::update_rules() const {
   const StrategyOptions& strategy = impl_.options.strategy;
+  if (makes_local_steps(strategy)) {
+    const bool average = strategy.outer == "average";
+    return {.optimizer = average ? sgd(1) : nesterov(kOuterRate, {.momentum = kOuterMomentum}),
+            .batch = options_.batch,
+            .usual = static_cast<double>(options_.batch),
+            .total_steps = 1,
+            .whole = true};
+  }
   // Gradients of a round are of one version, and so nobody's are stale.
   const bool rounds = strategy.consistency == "backup";
   const auto workers = computing_.size();
@@ -167,6 +205,7 @@ void FitLoop::run_stretch() {
   stretch.log = strategy_view_ == world.view() ? train_apart() : world.take_orders();
   account_for(stretch.log);
   share_trained();
+  note_disagreement();
   tell_record(stretch);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   epoch_seconds_ += seconds;
@@ -183,28 +222,31 @@ void FitLoop::run_stretch() {
 std::vector<Order> FitLoop::train_apart() {
   World& world = impl_.world();
   TrainState& state = impl_.state;
-  ParamService service(
-      world, {.names = {},
-              .computes = {},
-              .space = &state.space,
-              .owners = &state.owners(),
-              .state = [&](size_t kind, size_t offset) { return state.optimizer.at(kind, offset); },
-              .rules = update_rules(),
-              .version = state.step,
-              .samples = samples_before(),
-              .seats = weights_of(state.desk()->seats()),
-              .desks = &apart_->desks()});
+  ParamService service(world, {.names = {},
+                               .computes = {},
+                               .space = &state.space,
+                               .owners = strategy_->ownership(),
+                               .state =
+                                   [&](size_t kind, size_t offset) {
+                                     return state.outer.empty() ? state.optimizer.at(kind, offset)
+                                                                : state.outer.data() + offset;
+                                   },
+                               .rules = update_rules(),
+                               .version = service_version(),
+                               .samples = samples_before(),
+                               .seats = weights_of(state.desk()->seats()),
+                               .desks = &apart_->desks()});
   if (world.is_chief()) world.begin_stretch(make_stretch());
-  LeaseStep step(executor_, state, impl_.options.optimizer, impl_.options.non_finite);
+  work_ = make_work(service);
   std::deque<ParamPeer::Lease> last;
-  if (world.computes(world.rank())) last = work_apart(service, step);
+  if (world.computes(world.rank())) last = work_apart(service);
   apart_->sit(0);
   const auto waiting = Clock::now();
   const Status ended = service.finish();
   seconds_before_.waiting += seconds_between(waiting, Clock::now());
   if (!ended) {
     const std::string what =
-        fmt::format("parameter_server update {}, worker {}: {}", service.version() + 1,
+        fmt::format("{} update {}, worker {}: {}", strategy_->name(), service.version() + 1,
                     world.name(), ended.failure().message);
     world.reform(
         LostWorker(what, "--resume goes on from the last checkpoint", ended.failure().peer),
@@ -213,11 +255,29 @@ std::vector<Order> FitLoop::train_apart() {
   service.settle();
   apart_->add_bytes_moved(service.bytes_moved());
   served_ = service.load();
-  step.take_back(static_cast<size_t>(
+  work_->take_back(static_cast<size_t>(
       std::count_if(last.begin(), last.end(), [&](const ParamPeer::Lease& lease) {
         return !was_applied(service.log(), world.name(), lease);
       })));
   return service.log();
+}
+
+std::unique_ptr<LeaseWork> FitLoop::make_work(ParamService& service) {
+  const StrategyOptions& strategy = impl_.options.strategy;
+  if (makes_local_steps(strategy)) {
+    return std::make_unique<LocalSteps>(
+        executor_, impl_.state, impl_.options.optimizer, impl_.options.non_finite,
+        LocalSteps::Options{.batch = options_.batch,
+                            .workers = computing_.size(),
+                            .total_steps = schedule_epochs_ * steps_per_epoch(),
+                            .resets = strategy.local_state == "reset"});
+  }
+  auto step = std::make_unique<LeaseStep>(executor_, impl_.state, impl_.options.optimizer,
+                                          impl_.options.non_finite);
+  step->tell_early({service.buckets(), [&](std::span<const float> gradient, size_t bucket) {
+                      service.push_bucket(gradient, bucket);
+                    }});
+  return step;
 }
 
 std::vector<uint64_t> FitLoop::samples_at(SampleRange places) const {
@@ -229,17 +289,14 @@ std::vector<uint64_t> FitLoop::samples_at(SampleRange places) const {
 }
 
 // Returns the last leases, as many as it may have had at the end.
-std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, LeaseStep& step) {
+std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
   World& world = impl_.world();
-  step.tell_early({service.buckets(), [&](std::span<const float> gradient, size_t bucket) {
-                     service.push_bucket(gradient, bucket);
-                   }});
   std::deque<ParamPeer::Lease> last;
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();
   while (const std::optional<ParamPeer::Lease> lease = next_lease(service, seconds_before_)) {
-    if (lease->dropped) step.take_back(1);
+    if (lease->dropped) work_->take_back(1);
     if (last.size() == leases_apart(impl_.options.strategy)) last.pop_front();
     last.push_back(*lease);
     apart_->sit(lease->seat);
@@ -247,11 +304,15 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, LeaseSte
     world.set_step(gradients_, std::max(total, gradients_));
     world.pass(FaultPoint::kStep);
     // Not in the time that it takes: it is compiled once for each size.
-    executor_.prepare(static_cast<int64_t>(lease->samples.size()));
+    work_->prepare(lease->samples.size());
     const auto begin = Clock::now();
-    const LeaseStep::Result result = [&] {
+    const LeaseWork::Result result = [&] {
       const World::Computing computing(world, executor_.lanes().count());
-      return step.run({samples_at(lease->samples), cursor_.epoch}, reader_);
+      return work_->run({.samples = samples_at(lease->samples),
+                         .epoch = cursor_.epoch,
+                         .trained = lease->trained,
+                         .seat = impl_.state.desk()->seats()[lease->seat]},
+                        reader_);
     }();
     const double seconds = seconds_between(begin, Clock::now());
     shard_seconds_ += seconds * static_cast<double>(full_step_.samples) /
@@ -265,7 +326,7 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service, LeaseSte
               .seconds = seconds,
               .sums = {result.sums->loss}};
     push.sums.insert(push.sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
-    service.push(result.gradient, push);
+    service.push(result.change, push);
     world.note_progress();
     // The others have about as many.
     const uint64_t updates = impl_.summary.steps + ++own * static_cast<uint64_t>(world.computing());
@@ -291,7 +352,7 @@ void FitLoop::account_for(std::span<const Order> log) {
     for (const Push& push : one.pushes) speeds_.add(push.worker, push.samples.size(), push.seconds);
     if (one.kind != Order::Kind::kApply) continue;
     for (const Push& push : one.pushes) {
-      const uint64_t missed = impl_.state.step - push.version;
+      const uint64_t missed = service_version() - push.version;
       if (summary.staleness.size() <= missed) summary.staleness.resize(missed + 1);
       ++summary.staleness[missed];
       cursor_.free.remove(push.samples);
@@ -308,10 +369,25 @@ void FitLoop::account_for(std::span<const Order> log) {
       for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m)
         cursor_.sums.metrics[m] += push.sums.at(1 + m);
     }
-    ++impl_.state.step;
+    impl_.state.step += optimizer_steps(one);
     ++summary.steps;
   }
   cursor_.step_in_epoch = (train_.size() - cursor_.free.size()) / options_.batch;
+}
+
+void FitLoop::note_disagreement() {
+  if (!work_) return;
+  work_->agreed(impl_.state.weights.span());
+  disagreement_.sum += work_->disagreement().sum;
+  disagreement_.count += work_->disagreement().count;
+  work_.reset();
+}
+
+uint64_t FitLoop::optimizer_steps(const Order& update) const {
+  if (!makes_local_steps(impl_.options.strategy)) return 1;
+  uint64_t samples = 0;
+  for (const Push& push : update.pushes) samples += push.samples.size();
+  return std::max<uint64_t>(1, (samples + options_.batch / 2) / options_.batch);
 }
 
 // All get the weights as the servers have them, and learn what any of them wants.
@@ -325,12 +401,16 @@ void FitLoop::share_trained() {
                    .save = is_save_due_apart(impl_.summary.steps)};
   const std::vector<float> statistics(impl_.state.statistics.span().begin(),
                                       impl_.state.statistics.span().end());
+  const std::vector<std::vector<float>> optimizers = local_optimizers();
   std::vector<ServedLoad> loads;  // by rank
   world.agree("sharing what was trained", [&] {
-    spread_slices(world, impl_.state.owners(), impl_.state.weights.span());
+    spread_slices(world, *strategy_->ownership(), impl_.state.weights.span());
+    if (!impl_.state.outer.empty())
+      spread_slices(world, *strategy_->ownership(), impl_.state.outer.span());
     wishes_ = {};
     for (const Wishes& one : world.gather("wishes", std::span(&own, 1))) wishes_.add(one);
     average_statistics(statistics);
+    average_optimizers(optimizers);
     loads = world.gather("loads", std::span<const ServedLoad>(&served_, 1));
   });
   balance_slices(loads);
@@ -341,7 +421,7 @@ void FitLoop::share_trained() {
 void FitLoop::balance_slices(const std::vector<ServedLoad>& by_rank) {
   const World& world = impl_.world();
   if (slice_shares_.view != world.view() || by_rank.size() != strategy_members_.size()) return;
-  const Ownership& owners = impl_.state.owners();
+  const Ownership& owners = *strategy_->ownership();
   std::vector<ServedLoad> loads;
   for (const int name : owners.members())
     loads.push_back(by_rank[static_cast<size_t>(world.rank_of(name))]);
@@ -364,10 +444,39 @@ void FitLoop::average_statistics(const std::vector<float>& own) {
   mean_of(parts, impl_.state.statistics.span());
 }
 
+// By kind; none where servers have it.
+std::vector<std::vector<float>> FitLoop::local_optimizers() const {
+  std::vector<std::vector<float>> own;
+  if (!makes_local_steps(impl_.options.strategy)) return own;
+  const OptimizerState& state = impl_.state.optimizer;
+  for (size_t kind = 0; kind < state.kinds(); ++kind) {
+    const float* const values = state.at(kind, 0);
+    own.emplace_back(values, values + impl_.state.space.total_floats());
+  }
+  return own;
+}
+
+// Of those that have computed, so that all are the same between stretches.
+void FitLoop::average_optimizers(const std::vector<std::vector<float>>& own) {
+  World& world = impl_.world();
+  for (size_t kind = 0; kind < own.size(); ++kind) {
+    for (size_t begin = 0; begin < own[kind].size(); begin += kAveragedFloats) {
+      const std::span<const float> some =
+          std::span(own[kind]).subspan(begin, std::min(kAveragedFloats, own[kind].size() - begin));
+      const std::vector<float> all = world.gather("optimizers", some);
+      std::vector<std::span<const float>> parts;
+      for (const int name : world.computing_names())
+        parts.push_back(std::span(all).subspan(
+            static_cast<size_t>(world.rank_of(name)) * some.size(), some.size()));
+      mean_of(parts, {impl_.state.optimizer.at(kind, begin), some.size()});
+    }
+  }
+}
+
 RecordedStretch FitLoop::begin_record() const {
   const UpdateRules rules = update_rules();
   return {.epoch = cursor_.epoch,
-          .version = impl_.state.step,
+          .version = service_version(),
           .epochs = schedule_epochs_,
           .shards = executor_.options().shards,
           .numbers = numbers_text(),

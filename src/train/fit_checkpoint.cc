@@ -64,6 +64,7 @@ void append_line(const std::filesystem::path& path, const std::string& line) {
 uint64_t count(const Json& object, const char* key) { return object.at(key).get<uint64_t>(); }
 
 constexpr std::string_view kCallbackPrefix = "callback/";
+constexpr const char* kOuterName = "outer";
 
 std::string callback_name(size_t index) { return fmt::format("{}{}", kCallbackPrefix, index); }
 
@@ -99,6 +100,8 @@ std::string FitLoop::fingerprint_text() const {
         fmt::format("consistency {} {} {} partition {} ahead {} damping {} adjust_momentum {}\n",
                     apart.consistency, apart.staleness, apart.backup, apart.partition, apart.ahead,
                     apart.damping, apart.adjust_momentum);
+    text += fmt::format("period {} outer {} local_state {}\n", apart.period, apart.outer,
+                        apart.local_state);
   }
   const Json job = job_fingerprint();
   for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, to_text(value));
@@ -157,6 +160,9 @@ Snapshot FitLoop::snapshot() const {
   } else if (!impl_.state.splits_optimizer()) {
     snapshot.optimizer = impl_.state.optimizer_tensors(impl_.state.optimizer);
   }
+  if (const std::span<const float> outer = impl_.state.outer.span(); !outer.empty())
+    snapshot.optimizer.push_back(
+        {kOuterName, {static_cast<int64_t>(outer.size())}, {outer.begin(), outer.end()}});
   snapshot.statistics = impl_.state.statistics_tensors();
   Json callbacks = Json::array();
   for (size_t i = 0; i < options_.callbacks.size(); ++i) {
@@ -193,6 +199,13 @@ Snapshot FitLoop::snapshot() const {
   totals["missing"] = summary.samples_missing;
   totals["skipped"] = summary.skipped_steps;
   return snapshot;
+}
+
+// Other strategies, and another outer optimizer, do without it.
+void FitLoop::restore_outer(const NamedTensor& tensor) {
+  Buffer<float>& outer = impl_.state.outer;
+  if (outer.size() == tensor.values.size())
+    std::copy(tensor.values.begin(), tensor.values.end(), outer.begin());
 }
 
 void FitLoop::resume() {
@@ -235,6 +248,10 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   std::vector<NamedTensor> optimizer;
   std::vector<CallbackState> callbacks(options_.callbacks.size());
   for (const NamedTensor& tensor : snapshot.optimizer) {
+    if (tensor.name == kOuterName) {
+      restore_outer(tensor);
+      continue;
+    }
     bool is_callback = false;
     for (size_t i = 0; i < callbacks.size(); ++i) {
       if (tensor.name == callback_name(i)) {
@@ -343,7 +360,11 @@ void FitLoop::gather_optimizer_state() {
 void FitLoop::save_if_due() {
   World& world = impl_.world();
   if (!impl_.state.splits_optimizer()) {
-    if (is_save_due(impl_.summary.steps)) save_now();
+    // Where workers train apart, steps are not counted one by one.
+    const bool due = trains_apart()
+                         ? wishes_.save && world.is_chief() && !options_.checkpoints.folder.empty()
+                         : is_save_due(impl_.summary.steps);
+    if (due) save_now();
   } else if (!options_.checkpoints.folder.empty() && (wishes_.save || wishes_.change)) {
     // All know of these wishes. Who leaves may take a slice of the state with it.
     world.agree("a checkpoint", [&] {

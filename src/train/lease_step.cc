@@ -20,7 +20,7 @@ LeaseStep::LeaseStep(Executor& executor, TrainState& state, const Optimizer& opt
       merges_(executor, {{0, executor.options().shards}}),
       block_sums_(state.space.blocks().size()) {}
 
-LeaseStep::Result LeaseStep::run(const Work& work, const RowReader& reader) {
+LeaseWork::Result LeaseStep::run(const Work& work, const RowReader& reader) {
   if (executor_.has_packed())
     executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
   plan_ = &merges_.of(StepSize::of_batch(static_cast<int64_t>(work.samples.size()))).plan;

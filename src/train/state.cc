@@ -218,6 +218,7 @@ void TrainState::lay_out(const World& world, std::optional<SharedSegment> segmen
     optimizer.add_run({0, space.total_floats()}, std::move(arrays));
   }
   statistics = array(moments.size());
+  if (options_.has_outer) outer = Buffer<float>(space.total_floats());
   state.statistics = statistics.span();
   if (!shared_ || !world.survives()) return;
   journal_.emplace(

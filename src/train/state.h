@@ -30,6 +30,7 @@ struct TrainState {
     int lanes = 1;
     bool splits_optimizer = false;  // each worker has a part of it: none before split()
     size_t seats = 0;               // of the desk, where workers train apart
+    bool has_outer = false;         // the mean of their changes has a velocity
   };
   TrainState(const Graph& graph, const Optimizer& optimizer, uint64_t seed, World& world,
              const Options& options);
@@ -70,6 +71,7 @@ struct TrainState {
   Buffer<float> weights;
   OptimizerState optimizer;
   Buffer<float> statistics;
+  Buffer<float> outer;              // the velocity of local_sgd's outer optimizer, if it has one
   uint64_t step = 0;                // updates done
   uint64_t skipped = 0;             // steps that gave no update, because a number was not finite
   std::unique_ptr<Snapshot> given;  // by the others, to a worker that joined: for the next fit

@@ -108,12 +108,12 @@ void StretchReplay::compute(Worker& worker) {
   for (; lease->computed; ++lease) before = &lease->statistics;
   std::copy(lease->weights.begin(), lease->weights.end(), state_.weights.begin());
   std::copy(before->begin(), before->end(), state_.statistics.begin());
-  const LeaseStep::Result result =
-      step_.run({options_.samples_at(lease->samples), epoch_}, *options_.reader);
+  const LeaseStep::Result result = step_.run(
+      {.samples = options_.samples_at(lease->samples), .epoch = epoch_}, *options_.reader);
   lease->statistics.assign(state_.statistics.begin(), state_.statistics.end());
   lease->sums = {result.sums->loss};
   lease->sums.insert(lease->sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
-  lease->gradient.assign(result.gradient.begin(), result.gradient.end());
+  lease->gradient.assign(result.change.begin(), result.change.end());
   lease->computed = true;
 }
 

@@ -55,7 +55,9 @@ Trainer::Impl::Impl(Model m, TrainerOptions o)
       state(model.graph(), options.optimizer, options.seed, world(),
             {.lanes = options.lanes,
              .splits_optimizer = splits_optimizer(options.strategy, world()),
-             .seats = leases_apart(options.strategy)}) {}
+             .seats = leases_apart(options.strategy),
+             .has_outer =
+                 makes_local_steps(options.strategy) && options.strategy.outer == "nesterov"}) {}
 
 int Trainer::Impl::shards_of(uint64_t batch) const {
   return options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());

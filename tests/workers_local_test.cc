@@ -1,0 +1,167 @@
+// `local_sgd`: workers that make steps by themselves and agree now and then. How it survives, and
+// that every sample is used once, is tried with the other ways of training apart
+// (workers_apart_test.cc).
+#include "train/safetensors.h"
+#include "workers_testing.h"
+
+namespace starling {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+class WorkersLocal : public WorkersTest {
+ protected:
+  static constexpr int kWorkers = 3, kSamplesLocal = 1000, kBatch = 40, kEpochs = 3;
+
+  void SetUp() override {
+    WorkersTest::SetUp();
+    write_mlp_job();
+  }
+
+  static Words train(const std::string& run, const Words& more, int epochs = kEpochs) {
+    Words words = {"train",
+                   "mlp.toml",
+                   "--no-progress",
+                   "--lanes",
+                   "1",
+                   "--run-dir",
+                   run,
+                   "--set",
+                   fmt::format("training.epochs={}", epochs),
+                   "--set",
+                   fmt::format("data.samples={}", kSamplesLocal),
+                   "--set",
+                   "data.test_samples=300"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  static Words local(const Words& more = {}) {
+    Words words = {"--strategy", "local_sgd",        "--workers", fmt::format("{}", kWorkers),
+                   "--set",      "strategy.period=4"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  static Words joined(Words first, const Words& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+  }
+
+  // The largest difference of two weights, of the largest weight.
+  double distance(const std::string& a, const std::string& b) const {
+    const auto weights = [&](const std::string& run) {
+      const std::string file = read(run + "/model.safetensors");
+      return to_named_tensors(parse_safetensors(std::as_bytes(std::span(file)), run), run);
+    };
+    const std::vector<NamedTensor> first = weights(a), second = weights(b);
+    double apart = 0, largest = 0;
+    EXPECT_EQ(first.size(), second.size());
+    for (size_t t = 0; t < first.size(); ++t) {
+      EXPECT_EQ(first[t].name, second[t].name);
+      for (size_t i = 0; i < first[t].values.size(); ++i) {
+        const double one = first[t].values[i], other = second[t].values[i];
+        apart = std::max(apart, std::abs(one - other));
+        largest = std::max(largest, std::abs(one));
+      }
+    }
+    return apart / largest;
+  }
+};
+
+TEST_F(WorkersLocal, WithPeriod1ItIsAllReduce) {
+  const Words plain = {"--set", "optimizer.name=sgd",
+                       "--set", "optimizer.learning_rate=0.1",
+                       "--set", "optimizer.clip_norm=1000000"};
+  const auto with = [&](int period, const char* fabric) {
+    return joined({"--strategy", "local_sgd", "--workers", "4", "--set", "strategy.partition=equal",
+                   "--set", fmt::format("strategy.period={}", period), "--set",
+                   fmt::format("strategy.fabric={}", fabric)},
+                  plain);
+  };
+  done(train("together", joined({"--strategy", "all_reduce", "--workers", "4"}, plain)));
+  for (const char* fabric : {"shm", "tcp"}) {
+    done(train(fabric, with(1, fabric)));
+    EXPECT_LT(distance("together", fabric), 1e-5) << fabric;
+    EXPECT_EQ(report(fabric).at("steps"), kEpochs * kSamplesLocal / kBatch);
+  }
+  // Which is no matter of course:
+  done(train("apart", with(5, "shm")));
+  EXPECT_GT(distance("together", "apart"), 1e-4);
+}
+
+TEST_F(WorkersLocal, InEqualSharesARunHasTheSameBitsEachTime) {
+  for (const char* state : {"kept", "averaged", "reset"}) {
+    const Words more = local({"--set", "strategy.partition=equal", "--set",
+                              fmt::format("strategy.local_state={}", state)});
+    done(train("first", joined(more, {"--overwrite"})));
+    done(train("second", joined(more, {"--overwrite", "--set", "strategy.fabric=tcp"})));
+    EXPECT_EQ(hash("first"), hash("second")) << state;
+    EXPECT_EQ(report("first").at("exact"), false);
+  }
+}
+
+TEST_F(WorkersLocal, EverySettingMattersAndLearns) {
+  std::set<std::string> hashes;
+  for (const char* outer : {"average", "nesterov"}) {
+    for (const char* state : {"kept", "averaged", "reset"}) {
+      const std::string run = fmt::format("{}_{}", outer, state);
+      done(train(run, local({"--set", "strategy.partition=equal", "--set",
+                             fmt::format("strategy.outer={}", outer), "--set",
+                             fmt::format("strategy.local_state={}", state)})));
+      const Json found = report(run);
+      EXPECT_GT(found.at("test_accuracy"), 0.5) << run;
+      EXPECT_EQ(found.at("strategy"), "local_sgd");
+      EXPECT_EQ(found.at("outer"), outer);
+      EXPECT_EQ(found.at("local_state"), state);
+      EXPECT_EQ(found.at("period"), 4);
+      EXPECT_GT(found.at("disagreement"), 0.0);
+      EXPECT_LT(found.at("disagreement"), 1.0);
+      hashes.insert(hash(run));
+    }
+  }
+  EXPECT_EQ(hashes.size(), 6u);
+}
+
+TEST_F(WorkersLocal, ResumesToTheBitsOfARunThatNeverStopped) {
+  const Words more =
+      local({"--set", "strategy.partition=equal", "--set", "strategy.outer=nesterov"});
+  done(train("whole", more));
+  done(train("run", more, 1));
+  done(train("run", joined(more, {"--resume"})));
+  EXPECT_EQ(hash("run"), hash("whole"));
+}
+
+TEST_F(WorkersLocal, GoesOnFromOthersAndOthersFromIt) {
+  const std::vector<Words> ways = {
+      local({"--set", "strategy.outer=nesterov"}),
+      {"--strategy", "all_reduce", "--workers", "2"},
+      {"--strategy", "sharded", "--workers", "2", "--set", "strategy.fabric=tcp"},
+      local({"--set", "strategy.fabric=tcp"}),
+      {"--strategy", "parameter_server", "--workers", "3", "--set", "strategy.consistency=async"},
+      local(),
+      {}};
+  int epochs = 0;
+  for (const Words& way : ways) {
+    ++epochs;
+    done(train("run", epochs > 1 ? joined(way, {"--resume"}) : way, epochs));
+    EXPECT_EQ(report("run").at("samples_unique"), epochs * kSamplesLocal);
+  }
+  EXPECT_GT(report("run").at("test_accuracy"), 0.7);
+  expect_nothing_left({});
+}
+
+TEST_F(WorkersLocal, WhatMakesNoSenseIsRefused) {
+  EXPECT_THAT(refused(2, train("run", local({"--set", "strategy.period=0"}))),
+              HasSubstr("strategy.period"));
+  EXPECT_THAT(refused(2, train("run", local({"--set", "strategy.outer=median"}))),
+              AllOf(HasSubstr("average"), HasSubstr("nesterov")));
+  EXPECT_THAT(refused(2, train("run", local({"--set", "strategy.local_state=lost"}))),
+              AllOf(HasSubstr("kept"), HasSubstr("averaged"), HasSubstr("reset")));
+  EXPECT_THAT(refused(2, train("run", local({"--set", "training.accumulate=2"}))),
+              HasSubstr("training.accumulate"));
+  EXPECT_THAT(refused(2, train("run", local({"--record"}))), HasSubstr("local_sgd"));
+}
+
+}  // namespace
+}  // namespace starling
