@@ -1,6 +1,6 @@
-// `local_sgd`: workers that make steps by themselves and agree now and then. How it survives, and
-// that every sample is used once, is tried with the other ways of training apart
-// (workers_apart_test.cc).
+// Workers that make steps by themselves and agree now and then: `local_sgd`, `elastic_averaging`.
+// How they survive, and that every sample is used once, is tried with the other ways of training
+// apart (workers_apart_test.cc).
 #include "train/safetensors.h"
 #include "workers_testing.h"
 
@@ -132,6 +132,21 @@ TEST_F(WorkersLocal, ResumesToTheBitsOfARunThatNeverStopped) {
   EXPECT_EQ(hash("run"), hash("whole"));
 }
 
+TEST_F(WorkersLocal, AStrongerPullKeepsWorkersTogether) {
+  std::vector<double> disagreements;
+  for (const char* beta : {"0.05", "0.9"}) {
+    done(train(beta, {"--strategy", "elastic_averaging", "--workers", "3", "--set",
+                      "strategy.period=2", "--set", fmt::format("strategy.beta={}", beta)}));
+    const Json found = report(beta);
+    EXPECT_EQ(found.at("strategy"), "elastic_averaging");
+    EXPECT_EQ(found.at("period"), 2);
+    EXPECT_EQ(found.at("beta"), std::stod(beta));
+    EXPECT_FALSE(found.contains("outer"));
+    disagreements.push_back(found.at("disagreement"));
+  }
+  EXPECT_GT(disagreements[0], 1.2 * disagreements[1]);
+}
+
 TEST_F(WorkersLocal, GoesOnFromOthersAndOthersFromIt) {
   const std::vector<Words> ways = {
       local({"--set", "strategy.outer=nesterov"}),
@@ -139,6 +154,7 @@ TEST_F(WorkersLocal, GoesOnFromOthersAndOthersFromIt) {
       {"--strategy", "sharded", "--workers", "2", "--set", "strategy.fabric=tcp"},
       local({"--set", "strategy.fabric=tcp"}),
       {"--strategy", "parameter_server", "--workers", "3", "--set", "strategy.consistency=async"},
+      {"--strategy", "elastic_averaging", "--workers", "3"},
       local(),
       {}};
   int epochs = 0;
@@ -158,6 +174,11 @@ TEST_F(WorkersLocal, WhatMakesNoSenseIsRefused) {
               AllOf(HasSubstr("average"), HasSubstr("nesterov")));
   EXPECT_THAT(refused(2, train("run", local({"--set", "strategy.local_state=lost"}))),
               AllOf(HasSubstr("kept"), HasSubstr("averaged"), HasSubstr("reset")));
+  for (const char* beta : {"0", "1.5", "nan"}) {
+    EXPECT_THAT(refused(2, train("run", {"--strategy", "elastic_averaging", "--workers", "2",
+                                         "--set", fmt::format("strategy.beta={}", beta)})),
+                HasSubstr("strategy.beta"));
+  }
   EXPECT_THAT(refused(2, train("run", local({"--set", "training.accumulate=2"}))),
               HasSubstr("training.accumulate"));
   EXPECT_THAT(refused(2, train("run", local({"--record"}))), HasSubstr("local_sgd"));

@@ -6,6 +6,7 @@
 #include "cli/signals.h"
 #include "cluster/launcher.h"
 #include "job/faults_file.h"
+#include "job/job_build.h"
 #include "job/run.h"
 #include "starling/error.h"
 
@@ -37,7 +38,8 @@ std::string resume_line(const Arguments& arguments, const RunResult& result) {
 int processes(const Job& job) { return static_cast<int>(job.workers + job.strategy.servers); }
 
 void check_strategy(const StrategyJob& strategy, uint64_t workers) {
-  if (strategy.servers > 0 && strategy.name != "parameter_server" && !trains_apart(strategy))
+  if (strategy.servers > 0 && strategy.name != "parameter_server" &&
+      !trains_apart(strategy_options(strategy)))
     throw input_error(fmt::format("strategy \"{}\" has no servers, but strategy.servers = {}",
                                   strategy.name, strategy.servers),
                       "use --strategy parameter_server, or leave --servers away");
@@ -57,11 +59,11 @@ void check_strategy(const StrategyJob& strategy, uint64_t workers) {
 }
 
 void check_record(const StrategyJob& strategy) {
-  if (strategy.name == "local_sgd")
+  if (makes_local_steps(strategy_options(strategy)))
     throw input_error(
-        "--record with strategy \"local_sgd\": what its workers do is not recorded yet",
-        "leave it away; with strategy.partition = \"equal\" a run without losses has "
-        "the same bits each time");
+        fmt::format("--record with strategy \"{}\": what its workers do is not recorded yet",
+                    strategy.name),
+        "leave it away");
   if (strategy.name == "parameter_server" && strategy.consistency != "sync") return;
   throw input_error(
       "--record is for workers that train apart: this strategy gives the same bits anyway",
@@ -113,16 +115,17 @@ void print_summary(const RunResult& result) {
 int train_command(const Arguments& arguments, const Environment& environment) {
   const StopSignalsWait until_handled;
   const Job job = load_job(arguments.target, arguments.settings);
-  const std::vector<Fault> faults =
-      arguments.faults.empty()
-          ? std::vector<Fault>()
-          : load_faults(arguments.faults, processes(job), trains_apart(job.strategy));
+  const std::vector<Fault> faults = arguments.faults.empty()
+                                        ? std::vector<Fault>()
+                                        : load_faults(arguments.faults, processes(job),
+                                                      trains_apart(strategy_options(job.strategy)));
   check_faults(faults, job);
   if (arguments.record) check_record(job.strategy);
   const bool is_worker = environment.is_worker;
   // One worker that others may join has a launcher too.
   const bool is_elastic = job.workers > 1 || job.strategy.name == "all_reduce" ||
-                          job.strategy.name == "parameter_server" || trains_apart(job.strategy);
+                          job.strategy.name == "parameter_server" ||
+                          trains_apart(strategy_options(job.strategy));
   if (is_elastic && !is_worker) {
     check_strategy(job.strategy, job.workers);
     return launch({.command = arguments.command_line,
@@ -130,7 +133,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .servers = static_cast<int>(job.strategy.servers),
                    .lanes = static_cast<int>(job.lanes),
                    .fabric = job.strategy.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm,
-                   .apart = trains_apart(job.strategy),
+                   .apart = trains_apart(strategy_options(job.strategy)),
                    .survive = job.strategy.survive,
                    .respawn = job.strategy.respawn,
                    .min_workers = static_cast<int>(job.strategy.min_workers),

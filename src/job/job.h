@@ -125,6 +125,7 @@ struct StrategyJob {
   uint64_t period = 16;
   std::string outer = "average";
   std::string local_state = "kept";
+  double beta = 0.9;
   bool adjust_momentum = true;
   std::string balance = "even";
   uint64_t check_every = 0;
@@ -135,9 +136,6 @@ struct StrategyJob {
   double heartbeat_limit = 2;
   double progress_limit = 60;
 };
-
-// Whether workers go on by themselves.
-bool trains_apart(const StrategyJob& strategy);
 
 struct Job {
   std::string name = "run";

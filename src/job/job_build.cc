@@ -179,8 +179,25 @@ Model build_model(const Job& job, const Shape& input) {
   return Sequential(input, make_layers(job.model.layers));
 }
 
-bool trains_apart(const StrategyJob& strategy) {
-  return strategy.name == "local_sgd" || strategy.consistency != "sync";
+StrategyOptions strategy_options(const StrategyJob& job) {
+  return {.name = job.name == "auto" ? "" : job.name,
+          .exact = job.exact,
+          .overlap = job.overlap,
+          .replicas = static_cast<int>(job.replicas),
+          .consistency = job.consistency,
+          .staleness = static_cast<int>(job.staleness),
+          .backup = static_cast<int>(job.backup),
+          .partition = job.partition,
+          .ahead = static_cast<int>(job.ahead),
+          .damping = job.damping,
+          .adjust_momentum = job.adjust_momentum,
+          .period = job.period,
+          .outer = job.outer,
+          .local_state = job.local_state,
+          .beta = job.beta,
+          .balance = job.balance == "speed" ? Balance::kSpeed : Balance::kEven,
+          .min_workers = job.min_workers,
+          .check_every = job.check_every};
 }
 
 TrainerOptions trainer_options(const Job& job) {
@@ -196,23 +213,7 @@ TrainerOptions trainer_options(const Job& job) {
   options.micro_batch = static_cast<int64_t>(job.micro_batch);
   options.precision = precision_from_name(job.precision);
   options.non_finite = job.non_finite == "skip" ? NonFinite::kSkip : NonFinite::kStop;
-  options.strategy = {.name = job.strategy.name == "auto" ? "" : job.strategy.name,
-                      .exact = job.strategy.exact,
-                      .overlap = job.strategy.overlap,
-                      .replicas = static_cast<int>(job.strategy.replicas),
-                      .consistency = job.strategy.consistency,
-                      .staleness = static_cast<int>(job.strategy.staleness),
-                      .backup = static_cast<int>(job.strategy.backup),
-                      .partition = job.strategy.partition,
-                      .ahead = static_cast<int>(job.strategy.ahead),
-                      .damping = job.strategy.damping,
-                      .adjust_momentum = job.strategy.adjust_momentum,
-                      .period = job.strategy.period,
-                      .outer = job.strategy.outer,
-                      .local_state = job.strategy.local_state,
-                      .balance = job.strategy.balance == "speed" ? Balance::kSpeed : Balance::kEven,
-                      .min_workers = job.strategy.min_workers,
-                      .check_every = job.strategy.check_every};
+  options.strategy = strategy_options(job.strategy);
   return options;
 }
 

@@ -19,6 +19,7 @@ Shape input_shape(const Job& job);
 
 Model build_model(const Job& job, const Shape& input);
 
+StrategyOptions strategy_options(const StrategyJob& job);
 TrainerOptions trainer_options(const Job& job);
 
 // Epochs, batch, shuffle, callbacks and checkpoints in `folder`; the rest is the caller's.

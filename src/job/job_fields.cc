@@ -13,8 +13,9 @@ constexpr std::string_view kSources[] = {"fashion-mnist", "mnist",     "idx",
                                          "npy",           "synthetic", "synthetic-regression"};
 constexpr std::string_view kLosses[] = {"softmax_cross_entropy", "binary_cross_entropy",
                                         "mean_squared_error"};
-constexpr std::string_view kStrategies[] = {"auto",    "single",           "all_reduce",
-                                            "sharded", "parameter_server", "local_sgd"};
+constexpr std::string_view kStrategies[] = {
+    "auto",      "single",           "all_reduce", "sharded", "parameter_server",
+    "local_sgd", "elastic_averaging"};
 constexpr std::string_view kFabrics[] = {"shm", "tcp"};
 constexpr std::string_view kConsistencies[] = {"sync", "async", "ssp", "backup"};
 constexpr std::string_view kPartitions[] = {"dynamic", "equal", "weighted"};
@@ -322,7 +323,9 @@ void add_run_sections(std::vector<Section>& sections) {
            {"adjust_momentum",
             "async, ssp: whether momentum is lowered, as stale gradients act like some.",
             [](Job& j) -> Slot { return &j.strategy.adjust_momentum; }},
-           {"period", "local_sgd: steps that workers make by themselves before they agree.",
+           {"period",
+            "local_sgd, elastic_averaging: steps that workers make by themselves before they "
+            "agree.",
             [](Job& j) -> Slot { return &j.strategy.period; }, kAtLeastOne},
            {"outer",
             "local_sgd: what is made of the mean of the workers' changes.",
@@ -334,6 +337,10 @@ void add_run_sections(std::vector<Section>& sections) {
             [](Job& j) -> Slot { return &j.strategy.local_state; },
             {},
             kLocalStates},
+           {"beta",
+            "elastic_averaging: how strongly all workers together pull the centre.",
+            [](Job& j) -> Slot { return &j.strategy.beta; },
+            {.min = 0, .max = 1, .without_min = true}},
            {"balance",
             "How many shards each worker computes: as many, or by its speed.",
             [](Job& j) -> Slot { return &j.strategy.balance; },

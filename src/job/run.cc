@@ -159,7 +159,7 @@ class Run {
         note("the run goes on without --record, so it can't be replayed any more");
       if (!is_there(folder_.job())) write_job();
       const uint64_t room = static_cast<uint64_t>(world().capacity()) - job_.strategy.servers;
-      const bool shares_batches = !trains_apart(job_.strategy);
+      const bool shares_batches = !trains_apart(strategy_options(job_.strategy));
       const uint64_t most = shares_batches ? std::min<uint64_t>(job_.shards, room) : room;
       world().open_to_requests(fs::absolute(folder_.path()).string(), most);
     });
@@ -339,14 +339,14 @@ class Run {
     report.partition = job_.strategy.partition;
     report.staleness = summary.staleness;
     report.dropped_gradients = summary.dropped_gradients;
-    if (job_.strategy.name == "local_sgd") {
-      report.period = job_.strategy.period;
-      report.outer = job_.strategy.outer;
-      report.local_state = job_.strategy.local_state;
-      report.disagreement = summary.disagreement;
-    }
+    report.apart = trains_apart(strategy_options(job_.strategy));
+    report.period = job_.strategy.period;
+    report.outer = job_.strategy.outer;
+    report.local_state = job_.strategy.local_state;
+    report.beta = job_.strategy.beta;
+    report.disagreement = summary.disagreement;
     report.lanes = trainer.lanes();
-    report.exact = job_.strategy.exact && !trains_apart(job_.strategy);
+    report.exact = job_.strategy.exact && !report.apart;
     report.bytes_sent = summary.bytes_moved;
     report.optimizer_bytes = summary.optimizer_bytes;
     for (const WorkerTimes& t : summary.times)

@@ -70,19 +70,21 @@ std::string report_to_json(const Report& report) {
   json["strategy"] = report.strategy;
   json["workers"] = report.workers;
   json["servers"] = report.servers;
-  if (report.consistency != "sync") {
-    json["consistency"] = report.consistency;
+  if (report.consistency != "sync") json["consistency"] = report.consistency;
+  if (report.apart) {
     json["partition"] = report.partition;
     json["staleness"] = report.staleness;
     json["dropped_gradients"] = report.dropped_gradients;
   }
-  if (report.period > 0) {
-    json["partition"] = report.partition;
-    json["period"] = report.period;
+  const bool rounds = report.strategy == "local_sgd",
+             centre = report.strategy == "elastic_averaging";
+  if (rounds || centre) json["period"] = report.period;
+  if (rounds) {
     json["outer"] = report.outer;
     json["local_state"] = report.local_state;
-    if (report.disagreement) json["disagreement"] = *report.disagreement;
   }
+  if (centre) json["beta"] = report.beta;
+  if (report.disagreement) json["disagreement"] = *report.disagreement;
   json["lanes"] = report.lanes;
   json["shards"] = report.shards;
   json["micro_batch"] = report.micro_batch;

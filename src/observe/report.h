@@ -19,9 +19,11 @@ struct Report {
   std::string partition;               // where workers train apart
   std::vector<uint64_t> staleness;     // gradients by updates that their weights had missed
   uint64_t dropped_gradients = 0;      // that came too late
-  uint64_t period = 0;                 // steps that workers make by themselves; 0: none
-  std::string outer, local_state;      // likewise
-  std::optional<double> disagreement;  // likewise: of workers with what they agreed on
+  bool apart = false;                  // workers train apart
+  uint64_t period = 0;                 // of local_sgd and elastic_averaging
+  std::string outer, local_state;      // of local_sgd
+  double beta = 0;                     // of elastic_averaging
+  std::optional<double> disagreement;  // of workers that make steps by themselves
   int lanes = 1;
   int shards = 1;
   int micro_batch = 0;

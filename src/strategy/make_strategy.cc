@@ -83,14 +83,14 @@ constexpr Entry kStrategies[] = {{"single", single},
                                  {"all_reduce", all_reduce},
                                  {"sharded", sharded},
                                  {"parameter_server", parameter_server}};
-constexpr const char* kLocalSgd = "local_sgd";
+constexpr const char *kLocalSgd = "local_sgd", *kElastic = "elastic_averaging";
 
 }  // namespace
 
 std::vector<std::string> strategy_names() {
   std::vector<std::string> names;
   for (const Entry& entry : kStrategies) names.emplace_back(entry.name);
-  names.emplace_back(kLocalSgd);
+  for (const char* const name : {kLocalSgd, kElastic}) names.emplace_back(name);
   return names;
 }
 
@@ -105,7 +105,15 @@ bool trains_apart(const StrategyOptions& options) {
          (options.name == "parameter_server" && options.consistency != "sync");
 }
 
-bool makes_local_steps(const StrategyOptions& options) { return options.name == kLocalSgd; }
+bool makes_local_steps(const StrategyOptions& options) {
+  return options.name == kLocalSgd || has_centre(options);
+}
+
+bool has_centre(const StrategyOptions& options) { return options.name == kElastic; }
+
+bool has_outer_velocity(const StrategyOptions& options) {
+  return options.name == kLocalSgd && options.outer == "nesterov";
+}
 
 size_t leases_apart(const StrategyOptions& options) {
   if (!trains_apart(options)) return 0;

@@ -18,21 +18,20 @@ std::vector<std::string> strategy_names();
 // By rank: who computes shards.
 std::vector<bool> computing(const World& world);
 
-// Whether workers go on by themselves, through the parameter service (strategy/apart.h): then there
-// is no make_strategy().
-bool trains_apart(const StrategyOptions& options);
-// How many leases a worker may have at a time then; else 0.
+// How many leases a worker may have at a time where workers train apart; else 0.
 size_t leases_apart(const StrategyOptions& options);
 
-// Whether they hand in how far they have come, not gradients.
-bool makes_local_steps(const StrategyOptions& options);
+// Whether workers make steps by themselves with weights of their own, and are pulled to a centre.
+bool has_centre(const StrategyOptions& options);
+// Whether updates by what is handed in have a velocity, one for each weight.
+bool has_outer_velocity(const StrategyOptions& options);
 
 // Whether each worker has only a part of the optimizer state.
 bool splits_optimizer(const StrategyOptions& options, const World& world);
 
 // `steps` are the sizes that steps will have, `placement` the shards of each worker; none: as many
 // for each. All but these and the options outlive the strategy. Throws Error for a name that is not
-// known, or that does not fit the world.
+// known, or that does not fit the world. Not where workers train apart (strategy/apart.h).
 std::unique_ptr<Strategy> make_strategy(const StrategyOptions& options, World& world,
                                         Executor& executor, const ParameterSpace& space,
                                         const std::vector<StepSize>& steps,

@@ -19,7 +19,7 @@
 #include "strategy/make_strategy.h"
 #include "strategy/param_service.h"
 #include "train/checkpoint.h"
-#include "train/lease_work.h"
+#include "train/local_work.h"
 #include "train/step.h"
 #include "train/trainer_impl.h"
 
@@ -91,8 +91,8 @@ class FitLoop {
   std::unique_ptr<LeaseWork> make_work(ParamService& service);
   // Updates that the service has made.
   uint64_t service_version() const;
-  // What an update of it counts for optimizers.
-  uint64_t optimizer_steps(const Order& update) const;
+  // What an update of it counts for optimizers, if so many samples were trained on before.
+  uint64_t optimizer_steps(uint64_t trained) const;
   // At these places in the order of the epoch.
   std::vector<uint64_t> samples_at(SampleRange places) const;
   // From here to the end of the stretch.
@@ -144,6 +144,7 @@ class FitLoop {
   Apart* apart_ = nullptr;                // the strategy, where workers train apart
   ServedLoad served_;                     // then: by this worker in the last stretch
   std::unique_ptr<LeaseWork> work_;       // likewise, until all have agreed
+  OwnWeights own_weights_;                // likewise, where there is a centre
   LeaseWork::Disagreement disagreement_;  // likewise, in all of them
   struct SliceShares {
     int64_t view = 0;  // for which they hold

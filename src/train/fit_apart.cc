@@ -11,7 +11,7 @@
 #include "strategy/param_service.h"
 #include "train/fit.h"
 #include "train/lease_step.h"
-#include "train/local_steps.h"
+#include "train/local_work.h"
 #include "train/optimizer_transfer.h"
 #include "train/stretch_replay.h"
 
@@ -90,6 +90,10 @@ void FitLoop::check_apart() const {
   }
   const StrategyOptions& strategy = impl_.options.strategy;
   static_cast<void>(partition_from_name(strategy.partition));
+  if (!(strategy.beta > 0 && strategy.beta <= 1)) {
+    throw input_error(fmt::format("strategy.beta = {} is out of range", strategy.beta),
+                      "use more than 0, and 1 at most");
+  }
   if (strategy.period == 0) throw input_error("strategy.period = 0", "use 1 or more steps");
   if (strategy.outer != "average" && strategy.outer != "nesterov")
     throw input_error(fmt::format("strategy.outer = \"{}\" is not known", strategy.outer),
@@ -147,9 +151,12 @@ Stretch FitLoop::make_stretch() const {
                   .partition = partition_from_name(strategy.partition),
                   .ahead = static_cast<uint32_t>(strategy.ahead),
                   .speeds = {}};
-  if (makes_local_steps(strategy)) {  // all hand in one change for each round
+  if (makes_local_steps(strategy)) {
     stretch.batch *= strategy.period;
-    stretch.consistency = {.name = "backup", .backup = 0};
+    stretch.ahead = 0;
+    // With a centre nobody waits; else all hand in one change for each round.
+    stretch.consistency.name = has_centre(strategy) ? "async" : "backup";
+    stretch.consistency.backup = 0;
   }
   for (const int worker : stretch.workers) stretch.speeds.push_back(speeds_.of(worker));
   const bool is_known = std::all_of(stretch.speeds.begin(), stretch.speeds.end(),
@@ -158,7 +165,7 @@ Stretch FitLoop::make_stretch() const {
   if (stretch.partition == PartitionKind::kWeighted && !is_known)
     keep_to(kMeasuredBatches * std::max(stretch.batch, stretch.workers.size()), stretch.free);
   // Optimizers are averaged between stretches.
-  if (makes_local_steps(strategy) && strategy.local_state == "averaged")
+  if (makes_local_steps(strategy) && !has_centre(strategy) && strategy.local_state == "averaged")
     keep_to(stretch.batch, stretch.free);
   return stretch;
 }
@@ -170,8 +177,9 @@ uint64_t FitLoop::service_version() const {
 UpdateRules FitLoop::update_rules() const {
   const StrategyOptions& strategy = impl_.options.strategy;
   if (makes_local_steps(strategy)) {
-    const bool average = strategy.outer == "average";
-    return {.optimizer = average ? sgd(1) : nesterov(kOuterRate, {.momentum = kOuterMomentum}),
+    return {.optimizer = !has_outer_velocity(strategy)
+                             ? sgd(1)
+                             : nesterov(kOuterRate, {.momentum = kOuterMomentum}),
             .batch = options_.batch,
             .usual = static_cast<double>(options_.batch),
             .total_steps = 1,
@@ -265,12 +273,16 @@ std::vector<Order> FitLoop::train_apart() {
 std::unique_ptr<LeaseWork> FitLoop::make_work(ParamService& service) {
   const StrategyOptions& strategy = impl_.options.strategy;
   if (makes_local_steps(strategy)) {
-    return std::make_unique<LocalSteps>(
+    auto steps = std::make_unique<LocalSteps>(
         executor_, impl_.state, impl_.options.optimizer, impl_.options.non_finite,
         LocalSteps::Options{.batch = options_.batch,
                             .workers = computing_.size(),
                             .total_steps = schedule_epochs_ * steps_per_epoch(),
-                            .resets = strategy.local_state == "reset"});
+                            .resets = !has_centre(strategy) && strategy.local_state == "reset"});
+    if (!has_centre(strategy))
+      return std::make_unique<LocalChange>(std::move(steps), impl_.state.space.total_floats());
+    return std::make_unique<ElasticSteps>(std::move(steps), own_weights_,
+                                          strategy.beta / static_cast<double>(computing_.size()));
   }
   auto step = std::make_unique<LeaseStep>(executor_, impl_.state, impl_.options.optimizer,
                                           impl_.options.non_finite);
@@ -351,6 +363,7 @@ void FitLoop::account_for(std::span<const Order> log) {
     if (one.kind == Order::Kind::kDrop) ++summary.dropped_gradients;
     for (const Push& push : one.pushes) speeds_.add(push.worker, push.samples.size(), push.seconds);
     if (one.kind != Order::Kind::kApply) continue;
+    const uint64_t trained = summary.samples;
     for (const Push& push : one.pushes) {
       const uint64_t missed = service_version() - push.version;
       if (summary.staleness.size() <= missed) summary.staleness.resize(missed + 1);
@@ -369,7 +382,7 @@ void FitLoop::account_for(std::span<const Order> log) {
       for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m)
         cursor_.sums.metrics[m] += push.sums.at(1 + m);
     }
-    impl_.state.step += optimizer_steps(one);
+    impl_.state.step += optimizer_steps(trained);
     ++summary.steps;
   }
   cursor_.step_in_epoch = (train_.size() - cursor_.free.size()) / options_.batch;
@@ -383,11 +396,9 @@ void FitLoop::note_disagreement() {
   work_.reset();
 }
 
-uint64_t FitLoop::optimizer_steps(const Order& update) const {
+uint64_t FitLoop::optimizer_steps(uint64_t trained) const {
   if (!makes_local_steps(impl_.options.strategy)) return 1;
-  uint64_t samples = 0;
-  for (const Push& push : update.pushes) samples += push.samples.size();
-  return std::max<uint64_t>(1, (samples + options_.batch / 2) / options_.batch);
+  return impl_.summary.samples / options_.batch - trained / options_.batch;
 }
 
 // All get the weights as the servers have them, and learn what any of them wants.

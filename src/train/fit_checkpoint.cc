@@ -100,8 +100,8 @@ std::string FitLoop::fingerprint_text() const {
         fmt::format("consistency {} {} {} partition {} ahead {} damping {} adjust_momentum {}\n",
                     apart.consistency, apart.staleness, apart.backup, apart.partition, apart.ahead,
                     apart.damping, apart.adjust_momentum);
-    text += fmt::format("period {} outer {} local_state {}\n", apart.period, apart.outer,
-                        apart.local_state);
+    text += fmt::format("period {} outer {} local_state {} beta {}\n", apart.period, apart.outer,
+                        apart.local_state, apart.beta);
   }
   const Json job = job_fingerprint();
   for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, to_text(value));

@@ -1,13 +1,13 @@
-// LocalSteps: a worker that trains by itself for a while, with an optimizer of its own, and hands
-// in how far it has come: weights before less weights after. The samples of a lease are cut into
-// steps of about equal size.
+// LocalSteps: a worker that trains by itself for a while, with an optimizer of its own: on the
+// samples of a lease, which are cut into steps of about equal size, and with the weights where the
+// executor computes. One thread, beside the executor's lanes.
 #pragma once
 
 #include "train/lease_step.h"
 
 namespace starling {
 
-class LocalSteps final : public LeaseWork {
+class LocalSteps {
  public:
   struct Options {
     uint64_t batch = 1;        // samples of a step of the schedule, of all workers
@@ -19,13 +19,11 @@ class LocalSteps final : public LeaseWork {
   LocalSteps(Executor& executor, TrainState& state, const Optimizer& optimizer, NonFinite policy,
              const Options& options);
 
-  Result run(const Work& work, const RowReader& reader) override;
-  void prepare(size_t samples) override;
-  void take_back(size_t leases) override;
-
-  // At the beginning of a lease they are those of its seat.
-  void agreed(std::span<const float> weights) override;
-  Disagreement disagreement() const override { return disagreement_; }
+  // Changes the weights of the seat.
+  const Sums& run(const LeaseWork::Work& work, const RowReader& reader);
+  void prepare(size_t samples);
+  // Optimizer and running statistics are as they were before the last run().
+  void take_back();
 
  private:
   // Everything that a lease changes, but the weights.
@@ -35,22 +33,17 @@ class LocalSteps final : public LeaseWork {
   };
 
   size_t steps_of(size_t samples) const;
-  void begin(const Seat& seat);
+  void keep();
   void update(std::span<float> weights, std::span<const float> gradient, double rate,
               uint64_t step);
-  // Calls work(first, last) with blocks, on all lanes.
-  void for_blocks(FunctionRef<void(size_t first, size_t last)> work);
 
   Executor& executor_;
   TrainState& state_;
   const Optimizer& optimizer_;
   const Options options_;
   LeaseStep step_;
-  Kept before_;  // the last lease
-  Buffer<float> base_;
-  std::span<const float> change_;  // of the last lease; none: there was none, or it was agreed on
+  Kept before_;
   Sums sums_;
-  Disagreement disagreement_;
 };
 
 }  // namespace starling

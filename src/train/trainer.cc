@@ -56,8 +56,7 @@ Trainer::Impl::Impl(Model m, TrainerOptions o)
             {.lanes = options.lanes,
              .splits_optimizer = splits_optimizer(options.strategy, world()),
              .seats = leases_apart(options.strategy),
-             .has_outer =
-                 makes_local_steps(options.strategy) && options.strategy.outer == "nesterov"}) {}
+             .has_outer = has_outer_velocity(options.strategy)}) {}
 
 int Trainer::Impl::shards_of(uint64_t batch) const {
   return options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());

@@ -1,0 +1,70 @@
+#include "train/local_work.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace starling {
+namespace {
+
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](float value) { return std::isfinite(value); });
+}
+
+}  // namespace
+
+void DisagreementSum::add(std::span<const float> a, std::span<const float> b) {
+  double apart = 0, length = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    const double there = b[i], difference = static_cast<double>(a[i]) - there;
+    apart += difference * difference;
+    length += there * there;
+  }
+  if (!(length > 0) || !std::isfinite(apart)) return;
+  sum_.sum += std::sqrt(apart / length);
+  ++sum_.count;
+}
+
+LeaseWork::Result LocalChange::run(const Work& work, const RowReader& reader) {
+  agreed(work.seat.weights);
+  std::copy(work.seat.weights.begin(), work.seat.weights.end(), base_.begin());
+  const Sums& sums = steps_->run(work, reader);
+  std::copy(work.seat.weights.begin(), work.seat.weights.end(), own_.begin());
+  is_agreed_ = false;
+  const std::span<float> change = work.seat.gradient;
+  for (size_t i = 0; i < change.size(); ++i) change[i] = base_[i] - own_[i];
+  return {change, &sums, all_finite(change)};
+}
+
+void LocalChange::agreed(std::span<const float> weights) {
+  if (!is_agreed_) sum_.add(own_.span(), weights);
+  is_agreed_ = true;
+}
+
+LeaseWork::Result ElasticSteps::run(const Work& work, const RowReader& reader) {
+  const std::span<float> weights = work.seat.weights;  // the centre
+  own_.before = own_.now;
+  if (own_.now.empty()) {
+    own_.now.assign(weights.begin(), weights.end());
+  } else {
+    sum_.add(own_.now, weights);
+  }
+  pull_.resize(weights.size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    pull_[i] = strength_ * (own_.now[i] - weights[i]);
+    weights[i] = own_.now[i] - pull_[i];
+  }
+  const Sums& sums = steps_->run(work, reader);
+  own_.now.assign(weights.begin(), weights.end());
+  const std::span<float> change = work.seat.gradient;
+  for (size_t i = 0; i < change.size(); ++i) change[i] = -pull_[i];
+  return {change, &sums, all_finite(own_.now)};
+}
+
+void ElasticSteps::take_back(size_t leases) {
+  if (leases == 0) return;
+  steps_->take_back();
+  own_.now = own_.before;
+}
+
+}  // namespace starling
