@@ -381,6 +381,12 @@ name = "adam"
               alone - 0.02)
         << way;
   }
+  // These agree less often, which shows most in the beginning.
+  EXPECT_GT(accuracy("local", {"--workers", "4", "--strategy", "local_sgd", "--set",
+                               "strategy.outer=nesterov"}),
+            alone - 0.04);
+  EXPECT_GT(accuracy("elastic", {"--workers", "4", "--strategy", "elastic_averaging"}),
+            alone - 0.06);
 }
 
 class WorkersApartInput : public WorkersTest {};
