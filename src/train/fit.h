@@ -89,6 +89,8 @@ class FitLoop {
   // Returns what this worker was lent last: that gradient's fate is in the log.
   std::deque<ParamPeer::Lease> work_apart(ParamService& service);
   std::unique_ptr<LeaseWork> make_work(ParamService& service);
+  // Whether an update waits for all, or most.
+  bool makes_rounds() const;
   // Updates that the service has made.
   uint64_t service_version() const;
   // What an update of it counts for optimizers, if so many samples were trained on before.

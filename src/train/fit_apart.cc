@@ -155,7 +155,7 @@ Stretch FitLoop::make_stretch() const {
     stretch.batch *= strategy.period;
     stretch.ahead = 0;
     // With a centre nobody waits; else all hand in one change for each round.
-    stretch.consistency.name = has_centre(strategy) ? "async" : "backup";
+    stretch.consistency.name = makes_rounds() ? "backup" : "async";
     stretch.consistency.backup = 0;
   }
   for (const int worker : stretch.workers) stretch.speeds.push_back(speeds_.of(worker));
@@ -168,6 +168,11 @@ Stretch FitLoop::make_stretch() const {
   if (makes_local_steps(strategy) && !has_centre(strategy) && strategy.local_state == "averaged")
     keep_to(stretch.batch, stretch.free);
   return stretch;
+}
+
+bool FitLoop::makes_rounds() const {
+  const StrategyOptions& strategy = impl_.options.strategy;
+  return makes_local_steps(strategy) ? !has_centre(strategy) : strategy.consistency == "backup";
 }
 
 uint64_t FitLoop::service_version() const {
@@ -186,7 +191,7 @@ UpdateRules FitLoop::update_rules() const {
             .whole = true};
   }
   // Gradients of a round are of one version, and so nobody's are stale.
-  const bool rounds = strategy.consistency == "backup";
+  const bool rounds = makes_rounds();
   const auto workers = computing_.size();
   const auto batch = static_cast<double>(options_.batch);
   return {.optimizer = impl_.options.optimizer,
@@ -306,7 +311,11 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
   std::deque<ParamPeer::Lease> last;
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
-  const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch();
+  const StrategyOptions& strategy = impl_.options.strategy;
+  const uint64_t period = makes_local_steps(strategy) ? strategy.period : 1;
+  const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch() / period;
+  // In rounds all hand in something for each update; else the others have made about as many.
+  const auto each = makes_rounds() ? uint64_t{1} : static_cast<uint64_t>(world.computing());
   while (const std::optional<ParamPeer::Lease> lease = next_lease(service, seconds_before_)) {
     if (lease->dropped) work_->take_back(1);
     if (last.size() == leases_apart(impl_.options.strategy)) last.pop_front();
@@ -340,8 +349,7 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
     push.sums.insert(push.sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
     service.push(result.change, push);
     world.note_progress();
-    // The others have about as many.
-    const uint64_t updates = impl_.summary.steps + ++own * static_cast<uint64_t>(world.computing());
+    const uint64_t updates = impl_.summary.steps + ++own * each;
     const bool stop = options_.should_stop && options_.should_stop();
     if (!asked && (stop || is_save_due_apart(updates))) {
       world.drain();
