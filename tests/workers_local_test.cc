@@ -147,6 +147,15 @@ TEST_F(WorkersLocal, AStrongerPullKeepsWorkersTogether) {
   EXPECT_GT(disagreements[0], 1.2 * disagreements[1]);
 }
 
+TEST_F(WorkersLocal, APeriodLongerThanTheEpochIsDividedBetweenAll) {
+  done(
+      train("run", {"--strategy", "local_sgd", "--workers", "4", "--set", "strategy.period=1000"}));
+  const Json found = report("run");
+  EXPECT_EQ(found.at("steps"), kEpochs);
+  EXPECT_EQ(found.at("samples_unique"), kEpochs * kSamplesLocal);
+  for (const Json& worker : found.at("worker_times")) EXPECT_GT(worker.at("shard_s"), 0) << worker;
+}
+
 TEST_F(WorkersLocal, GoesOnFromOthersAndOthersFromIt) {
   const std::vector<Words> ways = {
       local({"--set", "strategy.outer=nesterov"}),

@@ -326,7 +326,8 @@ void add_run_sections(std::vector<Section>& sections) {
            {"period",
             "local_sgd, elastic_averaging: steps that workers make by themselves before they "
             "agree.",
-            [](Job& j) -> Slot { return &j.strategy.period; }, kAtLeastOne},
+            [](Job& j) -> Slot { return &j.strategy.period; },
+            {.min = 1, .max = 1e6}},
            {"outer",
             "local_sgd: what is made of the mean of the workers' changes.",
             [](Job& j) -> Slot { return &j.strategy.outer; },

@@ -1,4 +1,4 @@
-// The strategies by name: one table.
+// The strategies by name.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace starling {
 
-// The names that make_strategy knows.
+// All of them, with those that train apart.
 std::vector<std::string> strategy_names();
 
 // By rank: who computes shards.

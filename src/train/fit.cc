@@ -79,6 +79,9 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
     if (!trains_apart())
       throw input_error("a record is of workers that train apart, and these don't",
                         "leave it away: other strategies give the same bits anyway");
+    if (makes_local_steps(impl.options.strategy))
+      throw input_error("steps that workers make by themselves are not recorded yet",
+                        "leave the record away");
     record_.emplace(options.record);
   }
   if (!options.checkpoints.folder.empty() &&

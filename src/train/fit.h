@@ -86,7 +86,8 @@ class FitLoop {
   void run_stretch();
   std::vector<Order> train_apart();  // what was ordered
   Stretch make_stretch() const;
-  // Returns what this worker was lent last: that gradient's fate is in the log.
+  // Returns what this worker was lent last, as much as it may have at a time: its fate is in the
+  // log.
   std::deque<ParamPeer::Lease> work_apart(ParamService& service);
   std::unique_ptr<LeaseWork> make_work(ParamService& service);
   // Whether an update waits for all, or most.

@@ -21,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kMostDamping = 10;
+constexpr uint64_t kMostPeriod = 1'000'000;
 // Of local_sgd with `outer = "nesterov"`: as DiLoCo has them.
 constexpr double kOuterRate = 0.7, kOuterMomentum = 0.9;
 // Of optimizers' state, at a time.
@@ -78,23 +79,27 @@ bool was_applied(const std::vector<Order>& log, int worker, const ParamPeer::Lea
 bool FitLoop::trains_apart() const { return starling::trains_apart(impl_.options.strategy); }
 
 void FitLoop::check_apart() const {
+  const StrategyOptions& strategy = impl_.options.strategy;
+  const std::string way = makes_local_steps(strategy)
+                              ? fmt::format("strategy \"{}\"", strategy.name)
+                              : fmt::format("strategy.consistency = \"{}\"", strategy.consistency);
   if (!impl_.world().survives() || impl_.world().shares_memory()) {
-    throw input_error(fmt::format("strategy.consistency = \"{}\" needs a launcher that coordinates",
-                                  impl_.options.strategy.consistency),
+    throw input_error(fmt::format("{} needs a launcher that coordinates", way),
                       "use `starling train`, with strategy.survive = true");
   }
   if (options_.accumulate > 1) {
-    throw input_error(fmt::format("training.accumulate = {} with strategy.consistency = \"{}\"",
-                                  options_.accumulate, impl_.options.strategy.consistency),
-                      "use accumulate = 1: every gradient is an update, or a part of one");
+    throw input_error(fmt::format("training.accumulate = {} with {}", options_.accumulate, way),
+                      "use accumulate = 1, and a larger batch");
   }
-  const StrategyOptions& strategy = impl_.options.strategy;
   static_cast<void>(partition_from_name(strategy.partition));
   if (!(strategy.beta > 0 && strategy.beta <= 1)) {
     throw input_error(fmt::format("strategy.beta = {} is out of range", strategy.beta),
                       "use more than 0, and 1 at most");
   }
-  if (strategy.period == 0) throw input_error("strategy.period = 0", "use 1 or more steps");
+  if (strategy.period < 1 || strategy.period > kMostPeriod) {
+    throw input_error(fmt::format("strategy.period = {} is out of range", strategy.period),
+                      fmt::format("use 1 … {} steps", kMostPeriod));
+  }
   if (strategy.outer != "average" && strategy.outer != "nesterov")
     throw input_error(fmt::format("strategy.outer = \"{}\" is not known", strategy.outer),
                       "use average or nesterov");
@@ -152,7 +157,9 @@ Stretch FitLoop::make_stretch() const {
                   .ahead = static_cast<uint32_t>(strategy.ahead),
                   .speeds = {}};
   if (makes_local_steps(strategy)) {
-    stretch.batch *= strategy.period;
+    // One round, if there are samples for no more: so that all get some of them.
+    stretch.batch = std::clamp<uint64_t>(stretch.batch * strategy.period, 1,
+                                         std::max<uint64_t>(1, stretch.free.size()));
     stretch.ahead = 0;
     // With a centre nobody waits; else all hand in one change for each round.
     stretch.consistency.name = makes_rounds() ? "backup" : "async";
@@ -226,7 +233,8 @@ void FitLoop::run_stretch() {
   impl_.summary.stopped = wishes_.stop;
   if (impl_.summary.stopped) return;
   save_if_due();
-  if (wishes_.save || wishes_.change) updates_saved_ = impl_.summary.steps;
+  const bool saved = wishes_.save || (wishes_.change && impl_.state.splits_optimizer());
+  if (saved) updates_saved_ = impl_.summary.steps;
   if (!wishes_.change) return;
   change_workers();
   follow_world();
@@ -283,7 +291,10 @@ std::unique_ptr<LeaseWork> FitLoop::make_work(ParamService& service) {
         LocalSteps::Options{.batch = options_.batch,
                             .workers = computing_.size(),
                             .total_steps = schedule_epochs_ * steps_per_epoch(),
-                            .resets = !has_centre(strategy) && strategy.local_state == "reset"});
+                            .resets = !has_centre(strategy) && strategy.local_state == "reset",
+                            .step = impl_.state.step,
+                            .trained = samples_before(),
+                            .on_step = [this] { impl_.world().note_progress(); }});
     if (!has_centre(strategy))
       return std::make_unique<LocalChange>(std::move(steps), impl_.state.space.total_floats());
     return std::make_unique<ElasticSteps>(std::move(steps), own_weights_,
@@ -340,13 +351,12 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
                       static_cast<double>(lease->samples.size()) / impl_.shards_of(options_.batch);
     ++full_steps_;
     world.pass(FaultPoint::kGradient);
-    Push push{.worker = world.name(),
-              .samples = lease->samples,
-              .version = lease->version,
-              .finite = result.finite,
-              .seconds = seconds,
-              .sums = {result.sums->loss}};
-    push.sums.insert(push.sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
+    const Push push{.worker = world.name(),
+                    .samples = lease->samples,
+                    .version = lease->version,
+                    .finite = result.finite,
+                    .seconds = seconds,
+                    .sums = result.told_sums()};
     service.push(result.change, push);
     world.note_progress();
     const uint64_t updates = impl_.summary.steps + ++own * each;
@@ -385,10 +395,11 @@ void FitLoop::account_for(std::span<const Order> log) {
         ++summary.skipped_steps;
         continue;
       }
-      cursor_.sums.samples += static_cast<int64_t>(push.samples.size());
+      const size_t metrics = cursor_.sums.metrics.size();  // LeaseWork::Result::told_sums
       cursor_.sums.loss += push.sums.at(0);
-      for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m)
-        cursor_.sums.metrics[m] += push.sums.at(1 + m);
+      for (size_t m = 0; m < metrics; ++m) cursor_.sums.metrics[m] += push.sums.at(1 + m);
+      cursor_.sums.samples += static_cast<int64_t>(push.sums.at(1 + metrics));
+      summary.skipped_steps += static_cast<uint64_t>(push.sums.at(2 + metrics));
     }
     impl_.state.step += optimizer_steps(trained);
     ++summary.steps;

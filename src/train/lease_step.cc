@@ -20,6 +20,14 @@ LeaseStep::LeaseStep(Executor& executor, TrainState& state, const Optimizer& opt
       merges_(executor, {{0, executor.options().shards}}),
       block_sums_(state.space.blocks().size()) {}
 
+std::vector<double> LeaseWork::Result::told_sums() const {
+  std::vector<double> told = {sums->loss};
+  told.insert(told.end(), sums->metrics.begin(), sums->metrics.end());
+  told.push_back(static_cast<double>(sums->samples));
+  told.push_back(static_cast<double>(skipped));
+  return told;
+}
+
 LeaseWork::Result LeaseStep::run(const Work& work, const RowReader& reader) {
   if (executor_.has_packed())
     executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });

@@ -25,8 +25,11 @@ class LeaseWork {
   };
   struct Result {
     std::span<const float> change;  // to be subtracted from the weights; until the next run()
-    const Sums* sums;
-    bool finite;
+    const Sums* sums;               // of the samples that count
+    bool finite;                    // false: it changes nothing
+    uint64_t skipped = 0;           // steps within, because a number was not finite
+    // As they are told: loss, metrics, and what they are of.
+    std::vector<double> told_sums() const;
   };
   // With the weights as they are now. Throws Error when a number is not finite and the policy is to
   // stop.

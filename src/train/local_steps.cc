@@ -1,10 +1,13 @@
 #include "train/local_steps.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "optim/update.h"
+#include "starling/error.h"
 
 namespace starling {
 
@@ -13,6 +16,7 @@ LocalSteps::LocalSteps(Executor& executor, TrainState& state, const Optimizer& o
     : executor_(executor),
       state_(state),
       optimizer_(optimizer),
+      policy_(policy),
       options_(options),
       step_(executor, state, optimizer, policy) {}
 
@@ -65,10 +69,12 @@ void LocalSteps::update(std::span<float> weights, std::span<const float> gradien
   });
 }
 
-const Sums& LocalSteps::run(const LeaseWork::Work& work, const RowReader& reader) {
+LeaseWork::Result LocalSteps::run(const LeaseWork::Work& work, const RowReader& reader) {
   keep();
+  uint64_t skipped = 0;
   const size_t samples = work.samples.size(), steps = steps_of(samples);
-  const uint64_t first = work.trained / options_.batch;
+  const uint64_t scheduled = work.trained / options_.batch;
+  const uint64_t done = options_.step + scheduled - options_.trained / options_.batch;
   sums_ = {};
   for (size_t i = 0; i < steps; ++i) {
     const auto at = [&](size_t step) {
@@ -77,15 +83,27 @@ const Sums& LocalSteps::run(const LeaseWork::Work& work, const RowReader& reader
     const LeaseWork::Result result =
         step_.run({.samples = {at(i), at(i + 1)}, .epoch = work.epoch}, reader);
     sums_.metrics.resize(result.sums->metrics.size());
-    if (!result.finite) continue;  // the policy is to skip it
+    options_.on_step();
+    if (!result.finite) {
+      ++skipped;
+      continue;
+    }
     sums_.samples += result.sums->samples;
     sums_.loss += result.sums->loss;
     for (size_t m = 0; m < sums_.metrics.size(); ++m) sums_.metrics[m] += result.sums->metrics[m];
-    const uint64_t step = first + i;
-    update(work.seat.weights, result.change, rate(optimizer_, step, options_.total_steps),
-           options_.resets ? i : step);  // moments that begin anew are those of so many steps
+    update(work.seat.weights, result.change, rate(optimizer_, scheduled + i, options_.total_steps),
+           options_.resets ? i : done + i);  // moments that begin anew are those of so many steps
   }
-  return sums_;
+  const bool finite = std::all_of(work.seat.weights.begin(), work.seat.weights.end(),
+                                  [](float weight) { return std::isfinite(weight); });
+  if (!finite && policy_ == NonFinite::kStop) {
+    throw run_error(
+        fmt::format("in epoch {} a weight is not finite", work.epoch + 1),
+        "lower the learning rate, clip gradients (clip_norm = 1.0), or set non_finite = "
+        "\"skip\"; --resume goes on from the last checkpoint");
+  }
+  if (!finite) take_back();
+  return {.change = {}, .sums = &sums_, .finite = finite, .skipped = skipped};
 }
 
 }  // namespace starling

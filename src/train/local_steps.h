@@ -14,13 +14,17 @@ class LocalSteps {
     uint64_t workers = 1;      // a step of one of them has their part of it
     uint64_t total_steps = 1;  // of the schedule
     bool resets = false;       // the optimizer forgets all at the beginning of each lease
+    uint64_t step = 0;         // of the optimizer, after `trained` samples of the run
+    uint64_t trained = 0;
+    std::function<void()> on_step = [] {};
   };
   // All outlive it. The optimizer's state is that of `state`, whole.
   LocalSteps(Executor& executor, TrainState& state, const Optimizer& optimizer, NonFinite policy,
              const Options& options);
 
-  // Changes the weights of the seat.
-  const Sums& run(const LeaseWork::Work& work, const RowReader& reader);
+  // Changes the weights of the seat. The result is without the change; if it is not finite, all but
+  // the weights is as it was before.
+  LeaseWork::Result run(const LeaseWork::Work& work, const RowReader& reader);
   void prepare(size_t samples);
   // Optimizer and running statistics are as they were before the last run().
   void take_back();
@@ -40,6 +44,7 @@ class LocalSteps {
   Executor& executor_;
   TrainState& state_;
   const Optimizer& optimizer_;
+  const NonFinite policy_;
   const Options options_;
   LeaseStep step_;
   Kept before_;

@@ -4,14 +4,6 @@
 #include <cmath>
 
 namespace starling {
-namespace {
-
-bool all_finite(std::span<const float> values) {
-  return std::all_of(values.begin(), values.end(),
-                     [](float value) { return std::isfinite(value); });
-}
-
-}  // namespace
 
 void DisagreementSum::add(std::span<const float> a, std::span<const float> b) {
   double apart = 0, length = 0;
@@ -28,12 +20,13 @@ void DisagreementSum::add(std::span<const float> a, std::span<const float> b) {
 LeaseWork::Result LocalChange::run(const Work& work, const RowReader& reader) {
   agreed(work.seat.weights);
   std::copy(work.seat.weights.begin(), work.seat.weights.end(), base_.begin());
-  const Sums& sums = steps_->run(work, reader);
+  Result result = steps_->run(work, reader);
   std::copy(work.seat.weights.begin(), work.seat.weights.end(), own_.begin());
   is_agreed_ = false;
   const std::span<float> change = work.seat.gradient;
   for (size_t i = 0; i < change.size(); ++i) change[i] = base_[i] - own_[i];
-  return {change, &sums, all_finite(change)};
+  result.change = change;
+  return result;
 }
 
 void LocalChange::agreed(std::span<const float> weights) {
@@ -54,11 +47,13 @@ LeaseWork::Result ElasticSteps::run(const Work& work, const RowReader& reader) {
     pull_[i] = strength_ * (own_.now[i] - weights[i]);
     weights[i] = own_.now[i] - pull_[i];
   }
-  const Sums& sums = steps_->run(work, reader);
+  Result result = steps_->run(work, reader);
   own_.now.assign(weights.begin(), weights.end());
   const std::span<float> change = work.seat.gradient;
   for (size_t i = 0; i < change.size(); ++i) change[i] = -pull_[i];
-  return {change, &sums, all_finite(own_.now)};
+  result.change = change;
+  if (!result.finite) own_.now.clear();  // it begins at the centre again
+  return result;
 }
 
 void ElasticSteps::take_back(size_t leases) {

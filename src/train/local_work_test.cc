@@ -1,7 +1,10 @@
 #include "train/local_work.h"
 
+#include <gmock/gmock.h>
+
 #include <cmath>
 
+#include "error_of.h"
 #include "train/fit_testing.h"
 #include "train/trainer_impl.h"
 
@@ -28,9 +31,9 @@ class LocalWork : public testing::Test {
   }
 
   // Steps of 4 samples.
-  std::unique_ptr<LocalSteps> steps(bool resets = false) {
+  std::unique_ptr<LocalSteps> steps(bool resets = false, NonFinite policy = NonFinite::kStop) {
     return std::make_unique<LocalSteps>(
-        executor_, state_, optimizer_, NonFinite::kStop,
+        executor_, state_, optimizer_, policy,
         LocalSteps::Options{.batch = 8, .workers = 2, .total_steps = 100, .resets = resets});
   }
   LeaseWork::Work work() {
@@ -143,6 +146,55 @@ TEST_F(LocalWork, CentreAndWorkerPullEachOther) {
   // It was not applied.
   elastic.take_back(1);
   EXPECT_EQ(own.now, worker);
+}
+
+TEST_F(LocalWork, AStepThatIsNotFiniteIsLeftOut) {
+  const RowReader bad = [&](std::span<const uint64_t> ids, float* features, float* labels) {
+    reader_(ids, features, labels);
+    if (ids[0] == 4) features[0] = NAN;  // of the second step
+  };
+  LocalChange change(steps(false, NonFinite::kSkip), gradient_.size());
+  const LeaseWork::Result result = change.run(work(), bad);
+  EXPECT_TRUE(result.finite);
+  EXPECT_EQ(result.skipped, 1u);
+  EXPECT_EQ(result.sums->samples, 8);
+  const std::vector<double> told = result.told_sums();
+  EXPECT_EQ(told[told.size() - 2], 8);
+  EXPECT_EQ(told.back(), 1);
+}
+
+TEST_F(LocalWork, WeightsThatAreNotFiniteEndItOrAreForgotten) {
+  const Optimizer fast = momentum(4);
+  const auto one_step = [&](NonFinite policy) {
+    return std::make_unique<LocalSteps>(
+        executor_, state_, fast, policy,
+        LocalSteps::Options{.batch = 8, .workers = 2, .total_steps = 100});
+  };
+  const std::vector<float> before = weights(), speed(before.size(), 1e38f);
+  const auto begin = [&] {
+    set_weights(before);
+    std::copy(speed.begin(), speed.end(), state_.optimizer.at(0, 0));
+  };
+  samples_.resize(4);
+  begin();
+  LocalChange stops(one_step(NonFinite::kStop), before.size());
+  EXPECT_THAT(std::string(error_of([&] { static_cast<void>(stops.run(work(), reader_)); }).what()),
+              testing::HasSubstr("a weight is not finite"));
+
+  begin();
+  OwnWeights own;
+  ElasticSteps skips(one_step(NonFinite::kSkip), own, 0.25);
+  EXPECT_FALSE(skips.run(work(), reader_).finite);
+  EXPECT_TRUE(own.now.empty()) << "it begins at the centre again";
+  EXPECT_EQ(velocity(), speed) << "as it was before";
+}
+
+TEST_F(LocalWork, EveryStepIsOneThatGetsOn) {
+  int steps_made = 0;
+  LocalSteps some(executor_, state_, optimizer_, NonFinite::kStop,
+                  {.batch = 8, .workers = 2, .total_steps = 100, .on_step = [&] { ++steps_made; }});
+  static_cast<void>(some.run(work(), reader_));
+  EXPECT_EQ(steps_made, 3);
 }
 
 }  // namespace

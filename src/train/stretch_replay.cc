@@ -111,8 +111,7 @@ void StretchReplay::compute(Worker& worker) {
   const LeaseStep::Result result = step_.run(
       {.samples = options_.samples_at(lease->samples), .epoch = epoch_}, *options_.reader);
   lease->statistics.assign(state_.statistics.begin(), state_.statistics.end());
-  lease->sums = {result.sums->loss};
-  lease->sums.insert(lease->sums.end(), result.sums->metrics.begin(), result.sums->metrics.end());
+  lease->sums = result.told_sums();
   lease->gradient.assign(result.change.begin(), result.change.end());
   lease->computed = true;
 }
