@@ -182,17 +182,23 @@ TEST_F(WorkersReplay, GoesThroughStopsAndOtherNumbersOfWorkers) {
 }
 
 TEST_F(WorkersReplay, GoesThroughWorkersThatJoinAndLeave) {
-  Process process =
-      start(train("mlp", "async", {"--set", fmt::format("training.epochs={}", kEndless)}));
-  ASSERT_TRUE(process.wait_for_line("epoch 2/")) << process.error();
-  std::thread reader([&] { process.wait(); });
-  done({"join", "run"});
-  done({"leave", "run", "--worker", "0"});
-  done({"stop", "run"});
-  reader.join();
-  const std::string recoveries = to_text(report("run").at("recoveries"));
-  EXPECT_THAT(recoveries, AllOf(HasSubstr("\"joined\":[3]"), HasSubstr("\"retired\":[0]")));
-  expect_replayed("run");
+  const auto try_out = [&](const char* job, const Words& more) {
+    Process process = start(train(
+        job, "async",
+        joined({{"--overwrite", "--set", fmt::format("training.epochs={}", kEndless)}, more})));
+    ASSERT_TRUE(process.wait_for_line("epoch 2/")) << process.error();
+    std::thread reader([&] { process.wait(); });
+    done({"join", "run"});
+    done({"leave", "run", "--worker", "0"});
+    done({"stop", "run"});
+    reader.join();
+    const std::string recoveries = to_text(report("run").at("recoveries"));
+    EXPECT_THAT(recoveries, AllOf(HasSubstr("\"joined\":[3]"), HasSubstr("\"retired\":[0]")));
+    expect_replayed("run");
+  };
+  try_out("mlp", {});
+  // Statistics are of shards, and 12 are not divided by 3 workers as by 4.
+  try_out("cnn", {"--set", "shards=12", "--set", "training.batch=48", "--set", "data.samples=130"});
 }
 
 TEST_F(WorkersReplay, HasNothingThatAResumeHasUndone) {

@@ -132,6 +132,7 @@ void FitLoop::open_store() {
 std::vector<std::byte> FitLoop::state_for_newcomers() const {
   Snapshot state = snapshot();
   state.manifest["recoveries"] = recoveries_to_json(impl_.world().recoveries());
+  if (trains_apart()) state.manifest[kLeaseShards] = executor_.options().shards;
   if (impl_.state.splits_optimizer()) {  // they get their part when it is split anew
     state.manifest["owners"] = impl_.state.owners().members();
     state.manifest["keepers"] = impl_.state.owners().keepers();

@@ -62,11 +62,17 @@ int Trainer::Impl::shards_of(uint64_t batch) const {
   return options.shards > 0 ? options.shards : default_shards(batch, model.parameter_count());
 }
 
-int Trainer::Impl::shards_of_lease(uint64_t batch) const {
+int Trainer::Impl::shards_of_lease(uint64_t batch) {
   if (state.moments.size() == 0)
     return static_cast<int>(std::bit_ceil(static_cast<unsigned>(options.lanes)));
-  const int each = shards_of(batch) / world().computing();
-  return static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, each))));
+  if (state.given) {
+    lease_shards_ = {batch, state.given->manifest.at(kLeaseShards).get<int>()};
+  } else if (lease_shards_.batch != batch) {
+    const int each = shards_of(batch) / world().computing();
+    lease_shards_ = {batch,
+                     static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, each))))};
+  }
+  return lease_shards_.shards;
 }
 
 std::unique_ptr<Executor> Trainer::Impl::make_executor(int shards) const {

@@ -11,6 +11,9 @@
 
 namespace starling {
 
+// In the state that is given to newcomers.
+inline constexpr const char* kLeaseShards = "lease_shards";
+
 class Trainer::Impl {
  public:
   Impl(Model model, TrainerOptions options);
@@ -18,8 +21,9 @@ class Trainer::Impl {
   // Of a batch of this size: part of the job's numbers.
   int shards_of(uint64_t batch) const;
   // Where workers train apart, of what one is lent: it is cut for the lanes only. Where statistics
-  // are of a shard (batch_norm) shards are as large as those of a batch would be.
-  int shards_of_lease(uint64_t batch) const;
+  // are of a shard (batch_norm) shards are as large as those of a batch would be, by the number of
+  // workers at the beginning: those who join do as the others.
+  int shards_of_lease(uint64_t batch);
   // The executor for batches of this size, or for such a lease; made when it is first needed or the
   // shards change.
   Executor& executor_for(uint64_t batch);
@@ -46,6 +50,10 @@ class Trainer::Impl {
   Executor& fresh();
   Sums evaluate_chunks(const data::Dataset& dataset);
 
+  struct LeaseShards {
+    uint64_t batch = 0;
+    int shards = 0;
+  } lease_shards_;  // once chosen
   std::unique_ptr<Executor> executor_;
   bool stale_ = false;
 };
