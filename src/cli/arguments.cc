@@ -138,8 +138,10 @@ class Parser {
                     "Processes that train together. Never changes the numbers")
         ->type_name("N")
         ->group("Job");
-    sub->add_option("--servers", raw_.servers,
-                    "Processes beside them that only serve, of strategy parameter_server")
+    sub->add_option(
+           "--servers", raw_.servers,
+           "Processes beside them that only serve, of strategy parameter_server, local_sgd "
+           "or elastic_averaging")
         ->type_name("K")
         ->group("Job");
     sub->add_option("--check-every", raw_.check_every,

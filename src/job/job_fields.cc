@@ -288,7 +288,8 @@ void add_run_sections(std::vector<Section>& sections) {
             [](Job& j) -> Slot { return &j.strategy.replicas; },
             {.max = 1}},
            {"servers",
-            "parameter_server: processes beside the workers that only serve; 0: every worker "
+            "parameter_server, local_sgd, elastic_averaging: processes beside the workers that "
+            "only serve; 0: every worker "
             "serves "
             "a slice.",
             [](Job& j) -> Slot { return &j.strategy.servers; },

@@ -117,8 +117,8 @@ bool has_outer_velocity(const StrategyOptions& options) {
 
 size_t leases_apart(const StrategyOptions& options) {
   if (!trains_apart(options)) return 0;
-  const bool rounds = makes_local_steps(options) || options.consistency == "backup";
-  return rounds ? 1 : 1 + static_cast<size_t>(options.ahead);
+  const bool lends_ahead = !makes_local_steps(options) && options.consistency != "backup";
+  return lends_ahead ? 1 + static_cast<size_t>(options.ahead) : 1;
 }
 
 bool splits_optimizer(const StrategyOptions& options, const World& world) {

@@ -107,6 +107,7 @@ class FitLoop {
   // Slices for the next stretch in this view, by what each has served in this one; the same on all.
   void balance_slices(const std::vector<ServedLoad>& by_rank);
   void average_statistics(const std::vector<float>& own);
+  void average(std::span<const float> own, std::span<float> mean);
   std::vector<std::vector<float>> local_optimizers() const;
   void note_disagreement();
   void average_optimizers(const std::vector<std::vector<float>>& own);

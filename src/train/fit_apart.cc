@@ -329,7 +329,7 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
   const auto each = makes_rounds() ? uint64_t{1} : static_cast<uint64_t>(world.computing());
   while (const std::optional<ParamPeer::Lease> lease = next_lease(service, seconds_before_)) {
     if (lease->dropped) work_->take_back(1);
-    if (last.size() == leases_apart(impl_.options.strategy)) last.pop_front();
+    if (last.size() == leases_apart(strategy)) last.pop_front();
     last.push_back(*lease);
     apart_->sit(lease->seat);
     ++gradients_;
@@ -463,15 +463,19 @@ void FitLoop::balance_slices(const std::vector<ServedLoad>& by_rank) {
 
 // Of those that have computed: each has seen the moments of its own gradients.
 void FitLoop::average_statistics(const std::vector<float>& own) {
+  averaged_ = impl_.world().computing_names();
+  if (!own.empty()) average(own, impl_.state.statistics.span());
+}
+
+// The mean of what those who compute have.
+void FitLoop::average(std::span<const float> own, std::span<float> mean) {
   World& world = impl_.world();
-  averaged_ = world.computing_names();
-  if (own.empty()) return;
-  const std::vector<float> all = world.gather("statistics", std::span(own));
+  const std::vector<float> all = world.gather("what is averaged", own);
   std::vector<std::span<const float>> parts;
-  for (const int name : averaged_)
+  for (const int name : world.computing_names())
     parts.push_back(
         std::span(all).subspan(static_cast<size_t>(world.rank_of(name)) * own.size(), own.size()));
-  mean_of(parts, impl_.state.statistics.span());
+  mean_of(parts, mean);
 }
 
 // By kind; none where servers have it.
@@ -486,19 +490,13 @@ std::vector<std::vector<float>> FitLoop::local_optimizers() const {
   return own;
 }
 
-// Of those that have computed, so that all are the same between stretches.
+// So that all are the same between stretches.
 void FitLoop::average_optimizers(const std::vector<std::vector<float>>& own) {
-  World& world = impl_.world();
   for (size_t kind = 0; kind < own.size(); ++kind) {
     for (size_t begin = 0; begin < own[kind].size(); begin += kAveragedFloats) {
-      const std::span<const float> some =
-          std::span(own[kind]).subspan(begin, std::min(kAveragedFloats, own[kind].size() - begin));
-      const std::vector<float> all = world.gather("optimizers", some);
-      std::vector<std::span<const float>> parts;
-      for (const int name : world.computing_names())
-        parts.push_back(std::span(all).subspan(
-            static_cast<size_t>(world.rank_of(name)) * some.size(), some.size()));
-      mean_of(parts, {impl_.state.optimizer.at(kind, begin), some.size()});
+      const size_t count = std::min(kAveragedFloats, own[kind].size() - begin);
+      average(std::span(own[kind]).subspan(begin, count),
+              {impl_.state.optimizer.at(kind, begin), count});
     }
   }
 }
