@@ -63,6 +63,20 @@ class WorkersReplay : public WorkersTest {
   std::vector<RecordedStretch> record(const std::string& run) const {
     return RecordFile::read(folder_ / run / "record.txt");
   }
+  // That a worker had at a time.
+  size_t most_leases(const std::string& run) const {
+    size_t most = 0;
+    for (const RecordedStretch& stretch : record(run)) {
+      std::map<int, size_t> leases;
+      for (const Order& order : stretch.log) {
+        if (order.kind == Order::Kind::kLend) most = std::max(most, ++leases[order.worker]);
+        if (order.kind == Order::Kind::kDrop) --leases[order.worker];
+        for (const Push& push : order.pushes)
+          if (order.kind == Order::Kind::kApply) --leases[push.worker];
+      }
+    }
+    return most;
+  }
   void write_record(const std::string& run, const std::vector<RecordedStretch>& stretches) const {
     std::string text = record_header();
     for (const RecordedStretch& stretch : stretches) text += to_text(stretch);
@@ -104,6 +118,7 @@ TEST_P(WorkersReplayOf, GivesTheSameBits) {
   uint64_t updates = 0;
   for (const RecordedStretch& stretch : record("run")) updates = stretch.end_version();
   EXPECT_EQ(report("run").at("steps"), updates);
+  EXPECT_EQ(most_leases("run") > 1, way == std::string("ahead"));
 }
 
 TEST_P(WorkersReplayOf, GivesTheSameBitsAfterALoss) {
