@@ -23,7 +23,7 @@ class PushPull {
       : fabric_(fabric),
         array_(reinterpret_cast<float*>(memory.bytes().data())),
         state_(fabric.rank() == kWorker ? 0 : kFloats) {
-    space_.add("weight", {static_cast<int64_t>(kFloats)}, {.decay = false});
+    space_.add("weight", {static_cast<int64_t>(kFloats)}, {.weight_decay = 0});
     std::vector<int> servers;
     std::vector<std::vector<Seat>> seats(static_cast<size_t>(fabric.world()));
     seats[kWorker] = {{weights(), gradient()}};

@@ -272,5 +272,52 @@ TEST_F(BadInput, FullDiskLosesNothingThatWasSavedBefore) {
   EXPECT_EQ(hash("disk/run"), hash("whole"));
 }
 
+// Only checkpoints lie on it. The run goes on to its end without new ones, and another goes on from
+// the last that was saved.
+TEST_F(BadInput, DiskThatBecomesReadOnlyEndsNoTraining) {
+  SmallDisk disk("1m");
+  if (!disk.mounted()) GTEST_SKIP() << "no small disk: " << disk.reason();
+  write_cnn_job();
+  const auto train = [](const std::string& run, int epochs, const char* workers) {
+    return std::vector<std::string>{"train",     "cnn.toml",
+                                    "--run-dir", run,
+                                    "--workers", workers,
+                                    "--set",     fmt::format("training.epochs={}", epochs),
+                                    "--set",     "checkpoint.every_steps=7"};
+  };
+  constexpr int kEpochs = 60;
+  done(train("whole", kEpochs, "1"));
+  for (const char* workers : {"1", "2"}) {
+    const std::string run = fmt::format("run{}", workers);
+    SCOPED_TRACE(run);
+    done(train(run, 1, workers));
+    const auto checkpoints = folder_ / run / "checkpoints", moved = disk.path() / run;
+    std::filesystem::copy(checkpoints, moved, std::filesystem::copy_options::recursive);
+    std::filesystem::remove_all(checkpoints);
+    std::filesystem::create_directory_symlink(moved, checkpoints);
+    std::vector<std::string> again = train(run, kEpochs, workers);
+    again.push_back("--resume");
+    Process process = start(again);
+    ASSERT_TRUE(process.wait_for_line(fmt::format("epoch 6/{}", kEpochs))) << process.error();
+    const auto end = Process::Clock::now() + Process::kDeadline;
+    while (!disk.make_read_only()) {  // a checkpoint is just being written
+      ASSERT_TRUE(errno == EBUSY && Process::Clock::now() < end);
+    }
+    const std::vector<std::string> saved = TemporaryFolder::names(moved);
+    EXPECT_EQ(process.wait(), 0) << process.error();
+    EXPECT_THAT(process.error(), AllOf(HasSubstr("a checkpoint was not saved, training goes on"),
+                                       HasSubstr("is read-only")));
+    EXPECT_EQ(hash(run), hash("whole"));
+    EXPECT_EQ(TemporaryFolder::names(moved), saved);
+    ASSERT_FALSE(saved.empty());
+
+    // It is still read-only.
+    EXPECT_THAT(done(again).error, AllOf(HasSubstr("resumed from"), HasSubstr(saved.back())));
+    EXPECT_EQ(hash(run), hash("whole"));
+    EXPECT_EQ(read(run + "/ledger.jsonl"), read("whole/ledger.jsonl"));
+    ASSERT_TRUE(disk.resize("1m"));  // writable
+  }
+}
+
 }  // namespace
 }  // namespace starling

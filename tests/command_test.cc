@@ -71,6 +71,21 @@ TEST_F(CommandTest, EvalReproducesTheTestOfTheRun) {
   EXPECT_THAT(done({"eval", "runs/cnn"}).output, AllOf(HasSubstr("checkpoints"), HasSubstr(loss)));
 }
 
+TEST_F(CommandTest, TheEnvironmentCapsTheInstructionSet) {
+  write_cnn_job();
+  done({"train", "cnn.toml", "--set", "isa=sse4", "--run-dir", "by_job"});
+  variables_ = {"STARLING_ISA=sse4"};
+  done({"train", "cnn.toml", "--workers", "2", "--run-dir", "by_variable"});
+  EXPECT_EQ(report("by_variable").at("isa"), "sse4");
+  EXPECT_EQ(hash("by_variable"), hash("by_job"));
+  // The lesser of the two.
+  EXPECT_THAT(done({"describe", "cnn.toml", "--set", "isa=avx2"}).output, HasSubstr("sse4"));
+  variables_ = {"STARLING_ISA=avx2"};
+  EXPECT_THAT(done({"describe", "cnn.toml", "--set", "isa=sse4"}).output, HasSubstr("sse4"));
+  variables_ = {"STARLING_ISA=mmx"};
+  EXPECT_THAT(refused(2, {"describe", "cnn.toml"}), HasSubstr("STARLING_ISA"));
+}
+
 TEST_F(CommandTest, JobOfTheRunRepeatsIt) {
   write_cnn_job();
   done({"train", "cnn.toml", "--set", "training.epochs=2", "--seed", "5"});
@@ -139,11 +154,13 @@ TEST_F(CommandTest, ResumeAfterSigkillGivesTheSameWeights) {
     process.signal(SIGKILL);
     ASSERT_EQ(process.wait(), 128 + SIGKILL);
   }
+  write("killed/.tmp-curves.svg-1-0", "<svg");  // as if it had been writing this
   std::vector<std::string> again = arguments;
   again.push_back("--resume");
   done(again);
   EXPECT_EQ(hash("killed"), hash("whole"));
   EXPECT_EQ(read("killed/ledger.jsonl"), read("whole/ledger.jsonl"));
+  EXPECT_FALSE(exists("killed/.tmp-curves.svg-1-0"));
 }
 
 TEST_F(CommandTest, SecondSignalEndsAtOnce) {
@@ -187,6 +204,17 @@ TEST_F(CommandTest, ResumeWithoutACheckpointStartsAtTheBeginning) {
   EXPECT_THAT(done({"train", "cnn.toml", "--resume"}).error,
               HasSubstr("starting at the beginning"));
   EXPECT_EQ(report("runs/cnn").at("epochs"), 3);
+}
+
+// Other bits are no error, but they are said. What was said is saved.
+TEST_F(CommandTest, ResumeSaysThatTheInstructionSetIsAnother) {
+  write_cnn_job();
+  done({"train", "cnn.toml", "--set", "isa=sse4", "--set", "training.epochs=2"});
+  EXPECT_THAT(
+      done({"train", "cnn.toml", "--resume"}).error,
+      HasSubstr("note: the weights go on, but not with the same bits: isa was sse4 and is "));
+  EXPECT_THAT(done({"train", "cnn.toml", "--resume"}).error,
+              AllOf(HasSubstr("resumed from"), testing::Not(HasSubstr("the same bits"))));
 }
 
 TEST_F(CommandTest, ResumeRefusesAJobWithOtherNumbers) {

@@ -51,11 +51,11 @@ class CommandTest : public testing::Test {
 
   Process start(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), STARLING_COMMAND);
-    return Process(arguments, {.folder = folder_.string()});
+    return Process(arguments, {.folder = folder_.string(), .variables = variables_});
   }
   Ended run(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), STARLING_COMMAND);
-    Process process(arguments, {.folder = folder_.string()});
+    Process process(arguments, {.folder = folder_.string(), .variables = variables_});
     const int code = process.wait();
     return {code, process.output(), process.error()};
   }
@@ -91,6 +91,7 @@ classes = 4
 type = "conv2d"
 filters = 4
 padding = "same"
+weight_decay = 0.1
 [[model.layers]]
 type = "batch_norm"
 [[model.layers]]
@@ -114,6 +115,7 @@ value = "val_accuracy"
   }
 
   std::filesystem::path folder_;
+  std::vector<std::string> variables_;  // "NAME=value", added to the environment of commands
 };
 
 }  // namespace starling

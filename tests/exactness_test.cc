@@ -25,11 +25,13 @@ struct ExactCase {
 };
 void PrintTo(const ExactCase& c, std::ostream* out) { *out << c.name; }
 
-Model mlp() { return Sequential({12, 12, 1}, {flatten(), dense(40, relu), dense(10)}); }
+Model mlp() {
+  return Sequential({12, 12, 1}, {flatten(), dense(40, relu).with_weight_decay(0.1), dense(10)});
+}
 Model cnn() {
   return Sequential({12, 12, 1}, {conv2d(8, 3, linear, {.bias = false}), batch_norm(), relu,
                                   max_pool2d(2), dropout(0.25f), conv2d(16, 3), batch_norm(), relu,
-                                  flatten(), dropout(0.5f), dense(10)});
+                                  flatten(), dropout(0.5f), dense(10).with_weight_decay(0)});
 }
 
 void choose_tree([[maybe_unused]] int lanes) {

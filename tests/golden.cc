@@ -53,6 +53,7 @@ OperatorPtr read_operator(const nlohmann::json& json) {
   if (kind == "reshape") return std::make_shared<ReshapeOp>(read_shape(json.at("target")));
   if (kind == "softmax") return std::make_shared<SoftmaxOp>();
   if (kind == "add") return std::make_shared<AddOp>();
+  if (kind == "dropout") return std::make_shared<DropoutOp>(json.at("rate").get<float>());
   if (kind == "batch_norm") {
     return std::make_shared<BatchNormOp>(
         BatchNormOp::Options{.momentum = json.at("momentum"), .epsilon = json.at("epsilon")});
@@ -104,6 +105,12 @@ std::vector<OperatorCase> load_operator_cases() {
     c.batch_m2 = json.value("batch_m2", Floats{});
     c.running_mean_after = json.value("running_mean_after", Floats{});
     c.running_variance_after = json.value("running_variance_after", Floats{});
+    if (json.contains("draws")) {
+      const nlohmann::json& draws = json.at("draws");
+      c.seed = draws.at("seed");
+      c.epoch = draws.at("epoch");
+      draws.at("samples").get_to(c.samples);
+    }
   }
   return cases;
 }

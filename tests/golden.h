@@ -35,6 +35,10 @@ struct OperatorCase {
   Floats running_mean, running_variance;              // before the step
   Floats batch_mean, batch_m2;                        // training only
   Floats running_mean_after, running_variance_after;  // training only
+  // Of dropout: what its mask is drawn for, as the first operator of a model.
+  uint64_t seed = 0;
+  uint32_t epoch = 0;
+  std::vector<uint64_t> samples;
 };
 
 struct LossCase {

@@ -1,5 +1,5 @@
-// The main of every test program. STARLING_ISA=avx2 caps the instruction set, so that the
-// whole suite can be run as it would be on a lesser CPU.
+// The main of every test program. STARLING_ISA=avx2 caps the instruction set, here and in the
+// commands that tests start, so that the whole suite can be run as it would be on a lesser CPU.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

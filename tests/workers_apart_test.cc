@@ -1,6 +1,7 @@
 // Workers that go on by themselves: `parameter_server`, asynchronous, with bounded staleness, and
-// with backup workers; `local_sgd`, `elastic_averaging`. Real processes that are slowed, killed,
-// frozen, added and retired; every sample is trained on just once, and the model learns.
+// with backup workers; `local_sgd`, `elastic_averaging`, `incremental`, `gossip`. Real processes
+// that are slowed, killed, frozen, added and retired; every sample is trained on just once, and the
+// model learns.
 #include "seeds.h"
 #include "workers_testing.h"
 
@@ -19,7 +20,9 @@ struct Way {
   int ahead = 0;
 
   bool is(const char* name) const { return name == std::string(consistency); }
-  bool is_local() const { return is("local_sgd") || is("elastic_averaging"); }
+  bool is_local() const {
+    return is("local_sgd") || is("elastic_averaging") || is("incremental") || is("gossip");
+  }
 };
 
 class WorkersApart : public WorkersTest, public testing::WithParamInterface<Way> {
@@ -120,11 +123,15 @@ TEST_P(WorkersApart, KillsAndFreezesAreSurvived) {
 TEST_P(WorkersApart, EachPointOfTheServiceIsMissedByNobody) {
   const int last = kWorkers + GetParam().servers - 1;
   const std::vector<std::pair<const char*, int>> points = {
-      {"strategy", 0}, {"step", 1},       {"gradient", 0},  {"pushed", 1},
-      {"lend", last},  {"applied", last}, {"sliced", last}, {"evaluation", 0}};
+      {"strategy", 0},   {"step", 1},      {"gradient", 0},   {"pushed", 1},   {"lend", last},
+      {"applied", last}, {"sliced", last}, {"evaluation", 0}, {"added", last}, {"meet", 1}};
   for (const auto& [point, worker] : points) {
     // Where workers have optimizers of their own, none is cut into slices.
     if (GetParam().is_local() && point == std::string("sliced")) continue;
+    if (!GetParam().is("incremental") && point == std::string("added")) continue;
+    const bool gossips = GetParam().is("gossip");  // there are no servers
+    if (!gossips && point == std::string("meet")) continue;
+    if (gossips && (point == std::string("lend") || point == std::string("applied"))) continue;
     for (const char* action : {"kill", "freeze"}) {
       if (action == std::string("freeze") && point != std::string("applied")) continue;
       const std::string run = fmt::format("{}_{}", action, point);
@@ -171,9 +178,10 @@ TEST_P(WorkersApart, AServiceThatIsStuckIsEndedAndMissedByNobody) {
   write("faults.toml",
         fmt::format("[[fault]]\naction = \"hang\"\nworker = {}\npoint = \"{}\"\nstep = 2\n",
                     pushes ? 1 : kWorkers + GetParam().servers - 1,
-                    pushes         ? "pushed"
-                    : way == "ssp" ? "applied"
-                                   : "lend"));
+                    pushes            ? "pushed"
+                    : way == "ssp"    ? "applied"
+                    : way == "gossip" ? "meet"
+                                      : "lend"));
   done(
       apart(GetParam(), kEpochs,
             {"--run-dir", "run", "--faults", "faults.toml", "--set", "strategy.progress_limit=2"}));
@@ -193,6 +201,7 @@ TEST_P(WorkersApart, AnybodyMayBeLost) {
         << process.error();
     done({"stop", run});
     EXPECT_EQ(process.wait(), 75) << process.error();
+    expect_nothing_left(workers);
     const int epoch = static_cast<int>(report(run).at("epochs")) + 1;
     done(apart(GetParam(), epoch, {"--run-dir", run, "--resume"}));
     expect_each_once(run, epoch);
@@ -229,6 +238,7 @@ TEST_P(WorkersApart, AGradientThatIsNotFiniteEndsTheRunOnce) {
 
 TEST_P(WorkersApart, EverySampleOnceHoweverTheyAreDivided) {
   write("faults.toml", "[[fault]]\naction = \"slow\"\nworker = 1\nfactor = 5\n");
+  if (GetParam().is("incremental")) return;  // who is ready takes the next task
   for (const char* partition : {"equal", "weighted", "dynamic"}) {
     SCOPED_TRACE(partition);
     // Checkpoints cut an epoch into stretches: shares are divided anew.
@@ -256,7 +266,9 @@ INSTANTIATE_TEST_SUITE_P(All, WorkersApart,
                                          Way{"backup", "shm", 2}, Way{"backup", "tcp", 0},
                                          Way{"local_sgd", "shm", 0}, Way{"local_sgd", "tcp", 1},
                                          Way{"elastic_averaging", "tcp", 0},
-                                         Way{"elastic_averaging", "shm", 1}),
+                                         Way{"elastic_averaging", "shm", 1},
+                                         Way{"incremental", "shm", 0}, Way{"incremental", "tcp", 1},
+                                         Way{"gossip", "shm", 0}, Way{"gossip", "tcp", 0}),
                          way_name);
 
 class WorkersApartSlices : public WorkersTest {
@@ -385,6 +397,19 @@ name = "adam"
   EXPECT_GT(accuracy("local", {"--workers", "4", "--strategy", "local_sgd", "--set",
                                "strategy.outer=nesterov"}),
             alone - 0.04);
+  EXPECT_GT(accuracy("incremental", {"--workers", "4", "--strategy", "incremental", "--set",
+                                     "strategy.outer=nesterov"}),
+            alone - 0.04);
+  EXPECT_GT(accuracy("gossip", {"--workers", "4", "--strategy", "gossip"}), alone - 0.04);
+  EXPECT_GT(
+      accuracy("often", {"--workers", "4", "--strategy", "gossip", "--set", "strategy.period=1"}),
+      alone - 0.04);
+  // How far apart they are in the end is a matter of who met last, and so of chance: only those who
+  // hardly ever met are further apart in each run.
+  accuracy("rarely", {"--workers", "4", "--strategy", "gossip", "--set", "strategy.period=1000"});
+  EXPECT_GT(report("rarely").at("disagreement"),
+            2 * report("often").at("disagreement").get<double>())
+      << "who meets is nearer";
   EXPECT_GT(accuracy("elastic", {"--workers", "4", "--strategy", "elastic_averaging"}),
             alone - 0.06);
 }

@@ -1,4 +1,5 @@
-// Workers that make steps by themselves and agree now and then: `local_sgd`, `elastic_averaging`.
+// Workers that make steps by themselves and agree now and then: `local_sgd`, `elastic_averaging`,
+// `incremental`, `gossip`.
 // How they survive, and that every sample is used once, is tried with the other ways of training
 // apart (workers_apart_test.cc).
 #include "train/safetensors.h"
@@ -156,6 +157,96 @@ TEST_F(WorkersLocal, APeriodLongerThanTheEpochIsDividedBetweenAll) {
   for (const Json& worker : found.at("worker_times")) EXPECT_GT(worker.at("shard_s"), 0) << worker;
 }
 
+TEST_F(WorkersLocal, SynchronousFirstIsAllReduceSoLong) {
+  // With momentum: it goes over from one to the other.
+  const auto after = [](int epochs) {
+    return Words{"--strategy", "local_sgd",
+                 "--workers",  "4",
+                 "--set",      "strategy.partition=equal",
+                 "--set",      "optimizer.name=momentum",
+                 "--set",      "optimizer.learning_rate=0.02",
+                 "--set",      "optimizer.clip_norm=1000000",
+                 "--set",      fmt::format("strategy.post_local_after={}", epochs)};
+  };
+  done(train("together",
+             {"--strategy", "all_reduce", "--workers", "4", "--set", "optimizer.name=momentum",
+              "--set", "optimizer.learning_rate=0.02", "--set", "optimizer.clip_norm=1000000"}));
+  done(train("first", after(kEpochs)));
+  EXPECT_LT(distance("together", "first"), 1e-5);
+  EXPECT_EQ(report("first").at("steps"), kEpochs * kSamplesLocal / kBatch);
+  done(train("then", after(1)));
+  EXPECT_LT(report("then").at("steps"), (1 + kEpochs) * kSamplesLocal / kBatch / 2);
+  EXPECT_GT(distance("together", "then"), 1e-3);
+  EXPECT_EQ(report("then").at("post_local_after"), 1);
+  EXPECT_GT(report("then").at("disagreement"), 0.0);
+  EXPECT_GT(report("then").at("test_accuracy"), 0.6);
+  // A resume in between goes on with all of it.
+  done(train("whole", after(2)));
+  done(train("run", after(2), 2));
+  done(train("run", joined(after(2), {"--resume"})));
+  EXPECT_EQ(hash("run"), hash("whole"));
+}
+
+TEST_F(WorkersLocal, TasksOfASlowWorkerAreDoneByOthers) {
+  write("slow.toml", "[[fault]]\naction = \"slow\"\nworker = 2\nfactor = 30\n");
+  done(train("run", {"--strategy", "incremental", "--workers", "3", "--set", "strategy.tasks=6",
+                     "--set", "strategy.period=10", "--faults", "slow.toml"}));
+  const Json found = report("run");
+  EXPECT_EQ(found.at("tasks"), 6);
+  EXPECT_GT(found.at("dropped_gradients"), 0) << "the slow worker is outdone";
+  EXPECT_EQ(found.at("staleness").size(), 1u) << "a round has one version";
+  EXPECT_EQ(found.at("samples_unique"), kEpochs * kSamplesLocal);
+  EXPECT_EQ(found.at("steps"), kEpochs * 3) << "rounds of 400 samples";
+  EXPECT_GT(found.at("test_accuracy"), 0.35) << "after 9 updates";
+}
+
+TEST_F(WorkersLocal, TasksHandedInAreNotDoneAgainWhenAWorkerIsLost) {
+  // Worker 1 has handed in three tasks, whatever the cores do: the other is slow.
+  write("faults.toml",
+        "[[fault]]\naction = \"kill\"\nworker = 1\npoint = \"gradient\"\nstep = 4\n"
+        "[[fault]]\naction = \"slow\"\nworker = 0\nfactor = 50\n");
+  done(train("run",
+             {"--strategy", "incremental", "--workers", "2", "--set", "strategy.tasks=10", "--set",
+              "strategy.period=25", "--faults", "faults.toml"},
+             1));
+  const Json found = report("run");
+  EXPECT_EQ(found.at("recoveries").size(), 1u);
+  EXPECT_EQ(found.at("samples_unique"), kSamplesLocal);
+  EXPECT_EQ(found.at("steps"), 2) << "what was handed in before, and the rest";
+}
+
+TEST_F(WorkersLocal, GossipMeetsAfterEveryPeriod) {
+  std::vector<int> meetings;
+  for (const char* period : {"1", "8"}) {
+    done(train(period, {"--strategy", "gossip", "--workers", "3", "--set",
+                        fmt::format("strategy.period={}", period)}));
+    const Json found = report(period);
+    EXPECT_EQ(found.at("strategy"), "gossip");
+    EXPECT_EQ(found.at("match"), "random");
+    EXPECT_TRUE(found.at("staleness").empty()) << "nobody's weights are older than its own";
+    EXPECT_GT(found.at("bytes_sent"), 0);
+    EXPECT_GT(found.at("test_accuracy"), 0.5);
+    EXPECT_GT(found.at("disagreement"), 0.0);
+    EXPECT_LT(found.at("disagreement"), 0.5);
+    meetings.push_back(found.at("meetings"));
+  }
+  EXPECT_GT(meetings[1], 0);
+  EXPECT_GT(meetings[0], 2 * meetings[1]) << "after every period";
+  done(train("ring", {"--strategy", "gossip", "--workers", "4", "--set", "strategy.match=ring",
+                      "--set", "strategy.period=2", "--set", "strategy.fabric=tcp"}));
+  EXPECT_EQ(report("ring").at("match"), "ring");
+  EXPECT_GT(report("ring").at("meetings"), 0);
+}
+
+TEST_F(WorkersLocal, GossipAfterSynchronousEpochs) {
+  done(train("run", {"--strategy", "gossip", "--workers", "3", "--set",
+                     "strategy.post_local_after=2", "--set", "strategy.period=4"}));
+  const Json found = report("run");
+  EXPECT_GT(found.at("meetings"), 0);
+  EXPECT_EQ(found.at("samples_unique"), kEpochs * kSamplesLocal);
+  EXPECT_GT(found.at("test_accuracy"), 0.6);
+}
+
 TEST_F(WorkersLocal, GoesOnFromOthersAndOthersFromIt) {
   const std::vector<Words> ways = {
       local({"--set", "strategy.outer=nesterov"}),
@@ -164,6 +255,8 @@ TEST_F(WorkersLocal, GoesOnFromOthersAndOthersFromIt) {
       local({"--set", "strategy.fabric=tcp"}),
       {"--strategy", "parameter_server", "--workers", "3", "--set", "strategy.consistency=async"},
       {"--strategy", "elastic_averaging", "--workers", "3"},
+      {"--strategy", "incremental", "--workers", "2", "--set", "strategy.tasks=5"},
+      {"--strategy", "gossip", "--workers", "3"},
       local(),
       {}};
   int epochs = 0;
@@ -173,6 +266,17 @@ TEST_F(WorkersLocal, GoesOnFromOthersAndOthersFromIt) {
     EXPECT_EQ(report("run").at("samples_unique"), epochs * kSamplesLocal);
   }
   EXPECT_GT(report("run").at("test_accuracy"), 0.7);
+  expect_nothing_left({});
+}
+
+// Nobody finishes what cannot be handed in any more: 25 steps of seconds each.
+TEST_F(WorkersLocal, ALossEndsStepsThatWereLongToGo) {
+  write("faults.toml",
+        "[[fault]]\naction = \"slow\"\nfactor = 40000\nstep = 1\nsteps = 1\n"
+        "[[fault]]\naction = \"kill\"\nworker = 1\nat = 1\n");
+  done(train("run", local({"--set", "strategy.period=1000", "--faults", "faults.toml"})));
+  EXPECT_EQ(lost_in("run"), 1u);
+  EXPECT_LT(report("run").at("recoveries").at(0).at("resumption_s"), 30);
   expect_nothing_left({});
 }
 
@@ -190,6 +294,21 @@ TEST_F(WorkersLocal, WhatMakesNoSenseIsRefused) {
   }
   EXPECT_THAT(refused(2, train("run", local({"--set", "training.accumulate=2"}))),
               HasSubstr("training.accumulate"));
+  EXPECT_THAT(refused(2, train("tasks", {"--strategy", "incremental", "--workers", "2", "--set",
+                                         "strategy.partition=equal"})),
+              HasSubstr("strategy.partition"));
+  EXPECT_THAT(refused(2, train("many", {"--strategy", "incremental", "--workers", "2", "--set",
+                                        "strategy.tasks=1000000"})),
+              AllOf(HasSubstr("strategy.tasks"), HasSubstr("samples")));
+  EXPECT_THAT(refused(2, train("long", {"--strategy", "elastic_averaging", "--workers", "2",
+                                        "--set", "strategy.period=1000"})),
+              HasSubstr("too long for a run of"));
+  EXPECT_THAT(
+      refused(2, train("run", {"--strategy", "gossip", "--workers", "2", "--servers", "1"})),
+      HasSubstr("has no servers"));
+  EXPECT_THAT(refused(2, train("run", {"--strategy", "gossip", "--workers", "2", "--set",
+                                       "strategy.match=all"})),
+              AllOf(HasSubstr("random"), HasSubstr("ring")));
   EXPECT_THAT(refused(2, train("run", local({"--record"}))), HasSubstr("local_sgd"));
 }
 

@@ -74,7 +74,8 @@ class WorkersSurvive : public WorkersTest {
   }
 
   // Every sample once in every epoch, and the same figures.
-  void expect_undisturbed(const std::string& job, const std::string& run) {
+  void expect_undisturbed(const std::string& job, const std::string& run,
+                          const std::map<int, Watched>& workers = {}) {
     const Json whole = undisturbed(job), found = report(run);
     for (const char* key : {"weights_sha256", "train_loss", "test_loss", "test_accuracy", "steps",
                             "samples", "samples_unique", "samples_duplicated", "samples_missing"}) {
@@ -83,7 +84,7 @@ class WorkersSurvive : public WorkersTest {
     EXPECT_EQ(read(run + "/ledger.jsonl"), read(job + "_whole/ledger.jsonl"));
     EXPECT_EQ(count(read(run + "/history.csv"), "\n"), kFewEpochs + 1);
     EXPECT_TRUE(exists(run + "/model.safetensors"));
-    expect_nothing_left({});
+    expect_nothing_left(workers);
   }
 
   // With 3 workers; returns the recoveries of the report.
@@ -163,12 +164,95 @@ TEST_F(WorkersSurvive, AStuckWorkerIsKilledAndMissedByNobody) {
   }
 }
 
+// A part of a file, which it can't remove any more.
+TEST_F(WorkersSurvive, WhatALostChiefWasWritingIsRemoved) {
+  write_faults({{"freeze", 0, "gradient", kMidway}});
+  Words words = train("mlp", "run", 3, "shm");
+  words.insert(words.end(), {"--faults", "faults.toml", "--set", "strategy.heartbeat_limit=600"});
+  Process process = start(words);
+  const auto workers = wait_for_workers(process, 3);
+  ASSERT_TRUE(workers.at(0).frozen_within(kSoon));
+  write("run/.tmp-history.csv-1-0", "epoch,tr");
+  workers.at(0).signal(SIGKILL);
+  EXPECT_EQ(process.wait(), 0) << process.error();
+  EXPECT_EQ(lost_in("run"), 1u);
+  expect_undisturbed("mlp", "run", workers);
+}
+
+// For less than the limit, which is so large that it plays no part: nobody is lost.
+class WhoIsFrozen : public WorkersSurvive, public testing::WithParamInterface<std::string> {
+ protected:
+  // Starts a run of which worker `frozen` freezes midway, lets `meanwhile` do something then, and
+  // lets the worker go on.
+  void expect_goes_on(const std::string& run, int frozen, const char* point,
+                      const std::function<void(Process&)>& meanwhile,
+                      const std::function<void(Process&)>& afterwards) {
+    SCOPED_TRACE(run);
+    write_faults({{"freeze", frozen, point, kMidway}});
+    Words words = train("mlp", run, 3, GetParam());
+    words.insert(words.end(), {"--faults", "faults.toml", "--set", "strategy.heartbeat_limit=600",
+                               "--set", "strategy.progress_limit=600"});
+    Process process = start(words);
+    const auto workers = wait_for_workers(process, 3);
+    ASSERT_EQ(workers.size(), 3u);
+    ASSERT_TRUE(workers.at(frozen).frozen_within(kSoon));
+    meanwhile(process);
+    workers.at(frozen).signal(SIGCONT);
+    afterwards(process);
+    EXPECT_EQ(process.wait(), 0) << process.error();
+    EXPECT_THAT(process.error(), Not(HasSubstr("lost")));
+    EXPECT_EQ(to_text(report(run).at("recoveries")), "[]");
+    expect_undisturbed("mlp", run, workers);
+  }
+
+  // How many epochs the ledger tells of.
+  int epochs_of(const std::string& run) const {
+    return exists(run + "/ledger.jsonl") ? count(read(run + "/ledger.jsonl"), "\n") : 0;
+  }
+};
+
+TEST_P(WhoIsFrozen, AsTheChiefOrAnotherWorkerGoesOn) {
+  for (const int worker : {0, 1}) {
+    for (const char* point : {"gradient", "updated", "checkpoint"}) {
+      if (point == std::string("checkpoint") && worker > 0) continue;  // the chief's
+      const std::string run = fmt::format("{}{}", point, worker);
+      int before = 0;
+      const auto nobody_gets_on = [&](Process&) {
+        before = epochs_of(run);
+        EXPECT_LT(before, kFewEpochs);
+      };
+      expect_goes_on(run, worker, point, nobody_gets_on, [](Process&) {});
+      EXPECT_GT(epochs_of(run), before);
+    }
+  }
+}
+
+// Workers train on without it, and it finds them well. One of them waits until it is frozen.
+TEST_P(WhoIsFrozen, AsTheLauncherGoesOn) {
+  const std::string run = "launcher";
+  const auto freeze = [&](Process& launcher) {
+    launcher.signal(SIGSTOP);
+    EXPECT_TRUE(Watched(launcher.id()).frozen_within(kSoon));
+    EXPECT_LT(epochs_of(run), kFewEpochs);
+  };
+  const auto go_on = [&](Process& launcher) {
+    const auto end = Process::Clock::now() + kSoon;
+    while (epochs_of(run) < kFewEpochs && Process::Clock::now() < end) std::this_thread::yield();
+    EXPECT_EQ(epochs_of(run), kFewEpochs) << "they did not train without it";
+    launcher.signal(SIGCONT);
+  };
+  expect_goes_on(run, 1, "gradient", freeze, go_on);
+}
+
 // Nobody has heard of the others for longer than the limit, and nobody is to blame.
-TEST_F(WorkersSurvive, AJobThatWasFrozenAsAWholeGoesOn) {
-  undisturbed("mlp");
-  Words words = train("mlp", "paused", 3, "shm");
-  words.insert(words.end(), {"--set", "strategy.heartbeat_limit=1", "--set",
-                             fmt::format("training.epochs={}", kManyEpochs)});
+TEST_P(WhoIsFrozen, AsAWholeJobGoesOn) {
+  const Words epochs = {"--set", fmt::format("training.epochs={}", kManyEpochs)};
+  Words words = train("mlp", "alone", 1, "");
+  words.insert(words.end(), epochs.begin(), epochs.end());
+  done(words);
+  words = train("mlp", "paused", 3, GetParam());
+  words.insert(words.end(), epochs.begin(), epochs.end());
+  words.insert(words.end(), {"--set", "strategy.heartbeat_limit=1"});
   Process process = start(words);
   const auto workers = wait_for_workers(process, 3);
   process.signal(SIGSTOP);
@@ -178,7 +262,13 @@ TEST_F(WorkersSurvive, AJobThatWasFrozenAsAWholeGoesOn) {
   for (const auto& [rank, worker] : workers) worker.signal(SIGCONT);
   EXPECT_EQ(process.wait(), 0) << process.error();
   EXPECT_EQ(to_text(report("paused").at("recoveries")), "[]");
+  EXPECT_EQ(hash("paused"), hash("alone"));
+  EXPECT_EQ(read("paused/ledger.jsonl"), read("alone/ledger.jsonl"));
+  expect_nothing_left(workers);
 }
+
+INSTANTIATE_TEST_SUITE_P(Survive, WhoIsFrozen, testing::ValuesIn(kWays),
+                         [](const auto& tested) { return tested.param; });
 
 TEST_F(WorkersSurvive, EverySurvivorsLogNamesWhoAndWhere) {
   survive("mlp", "shm", {"kill", 2, "gradient", kMidway});
@@ -230,7 +320,7 @@ TEST_F(WorkersSurvive, KillsAtRandom) {
     const auto workers = wait_for_workers(process, 3);
     if (!workers.at(victim).ended_within(moment)) workers.at(victim).signal(SIGKILL);
     EXPECT_EQ(process.wait(), 0) << process.error();
-    expect_undisturbed("cnn", run);
+    expect_undisturbed("cnn", run, workers);
   }
 }
 
@@ -271,19 +361,21 @@ TEST_F(WorkersSurvive, ReplacedWorkersMayBeLostToo) {
     Words words = train("cnn", run, 3, fabric);
     words.push_back("--respawn");
     Process process = start(words);
+    std::map<int, Watched> seen;
     for (int kills = 0; kills < 4; ++kills) {
-      const auto workers = workers_of(process);
+      std::map<int, Watched> workers = workers_of(process);
       if (workers.size() < 2) continue;
       auto victim = workers.begin();
       std::advance(victim, random() % workers.size());
       if (!victim->second.ended_within(std::chrono::milliseconds(random() % 200)))
         victim->second.signal(SIGKILL);
+      seen.merge(workers);
     }
     const int code = process.wait();
     // All three may have been lost before the first of their replacements was there.
     if (code == 1 && process.error().find("error: worker") != std::string::npos) continue;
     EXPECT_EQ(code, 0) << process.error();
-    expect_undisturbed("cnn", run);
+    expect_undisturbed("cnn", run, seen);
   }
 }
 

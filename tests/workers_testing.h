@@ -5,7 +5,9 @@
 #include <sys/syscall.h>
 
 #include <map>
+#include <thread>
 
+#include "base/atomic_file.h"
 #include "command_testing.h"
 
 namespace starling {
@@ -14,8 +16,8 @@ namespace starling {
 // come to mean another one.
 class Watched {
  public:
-  explicit Watched(pid_t id) : fd_(static_cast<int>(syscall(SYS_pidfd_open, id, 0))) {}
-  Watched(Watched&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  explicit Watched(pid_t id) : id_(id), fd_(static_cast<int>(syscall(SYS_pidfd_open, id, 0))) {}
+  Watched(Watched&& other) noexcept : id_(other.id_), fd_(std::exchange(other.fd_, -1)) {}
   ~Watched() {
     if (fd_ >= 0) close(fd_);
   }
@@ -29,7 +31,30 @@ class Watched {
     return poll(&polled, 1, static_cast<int>(deadline.count())) == 1;
   }
 
+  // Waits until it is frozen; false when the deadline passes.
+  bool frozen_within(std::chrono::milliseconds deadline) const {
+    const auto end = Process::Clock::now() + deadline;
+    while (Process::Clock::now() < end) {
+      if (state_of(id_).first == 'T') return true;
+      std::this_thread::yield();
+    }
+    return false;
+  }
+
+  // The letter that the kernel has for what a process does, and its parent.
+  static std::pair<char, pid_t> state_of(pid_t id) {
+    std::ifstream file(fmt::format("/proc/{}/stat", id));
+    std::string text;
+    std::getline(file, text);
+    char state = 0;
+    pid_t parent = -1;
+    const size_t end = text.rfind(')');  // "id (name) state parent …"
+    if (end != std::string::npos) std::istringstream(text.substr(end + 1)) >> state >> parent;
+    return {state, parent};
+  }
+
  private:
+  pid_t id_;
   int fd_;
 };
 
@@ -101,7 +126,7 @@ value = "val_accuracy"
     for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
       const std::string name = entry.path().filename();
       if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-      if (parent_of(entry.path()) != launcher.id()) continue;
+      if (Watched::state_of(std::stoi(name)).second != launcher.id()) continue;
       std::ifstream file(entry.path() / "environ", std::ios::binary);
       for (std::string variable; std::getline(file, variable, '\0');) {
         if (variable.starts_with("STARLING_RANK="))
@@ -122,25 +147,21 @@ value = "val_accuracy"
     return {};
   }
 
-  static void expect_nothing_left(const std::map<int, Watched>& workers) {
+  // Of a run that came to its end, whoever was lost in it.
+  void expect_nothing_left(const std::map<int, Watched>& workers) const {
+    expect_all_ended(workers);
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_)) {
+      EXPECT_FALSE(entry.path().filename().string().starts_with(kTemporaryPrefix)) << entry.path();
+      EXPECT_FALSE(entry.is_socket()) << entry.path();
+    }
+  }
+
+  // Of one that was killed as a whole: there is nobody to tidy its folder before it is resumed.
+  static void expect_all_ended(const std::map<int, Watched>& workers) {
     for (const auto& [rank, worker] : workers)
       EXPECT_TRUE(worker.ended_within(kSoon)) << "worker " << rank << " is still there";
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
       EXPECT_EQ(entry.path().string().find("starling"), std::string::npos) << entry.path();
-  }
-
- private:
-  static pid_t parent_of(const std::filesystem::path& process) {
-    std::ifstream file(process / "stat");
-    std::string text;
-    std::getline(file, text);
-    const size_t end = text.rfind(')');  // "id (name) state parent …"
-    if (end == std::string::npos) return -1;
-    std::istringstream rest(text.substr(end + 1));
-    char state = 0;
-    pid_t parent = -1;
-    rest >> state >> parent;
-    return parent;
   }
 };
 

@@ -169,7 +169,39 @@ def batch_norm(name, rows, shape, momentum, epsilon):
     })
 
 
+def mix64(value):
+    """splitmix64's finaliser, as in src/base/random.cc."""
+    value = (value + 0x9E3779B97F4A7C15) % 2**64
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB % 2**64
+    return value ^ (value >> 31)
+
+
+def philox(counter, key):
+    """Philox4x32-10, written from its paper: what our masks are drawn with."""
+    c, k = list(counter), [key % 2**32, key >> 32]
+    for _ in range(10):
+        p, q = 0xD2511F53 * c[0], 0xCD9E8D57 * c[2]
+        c = [(q >> 32) ^ c[1] ^ k[0], q % 2**32, (p >> 32) ^ c[3] ^ k[1], p % 2**32]
+        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
+    return c
+
+
+def dropout(name, shape, rate, seed, epoch, samples):
+    """PyTorch draws other masks, so it is given ours, of a model's first operator."""
+    operator_id, purpose = 0, 2  # Draw::kDropout
+    key = mix64(mix64(seed ^ (operator_id + 1) << 32) ^ mix64(purpose))
+    size = int(np.prod(shape))
+    kept = [[(philox([e // 4, epoch, sample % 2**32, sample >> 32], key)[e % 4] >> 8) / 2**24
+             >= rate for e in range(size)] for sample in samples]
+    mask = torch.tensor(kept, dtype=torch.float64).reshape(len(samples), *shape)
+    operator_case(name, {"kind": "dropout", "rate": rate}, len(samples), [shape],
+                  lambda x, _: x[0] * mask / (1 - rate),
+                  draws={"seed": seed, "epoch": epoch, "samples": samples})
+
+
 def write_operators():
+    global random
     dense("dense", 3, [5], 4)
     dense("dense_no_bias", 3, [5], 4, bias=False)
     dense("dense_one_row_one_unit", 1, [7], 1)
@@ -236,6 +268,13 @@ def write_operators():
     elementwise("flatten", {"kind": "flatten"}, 2, [3, 2, 2], lambda x: x.reshape(2, -1))
     elementwise("reshape", {"kind": "reshape", "target": [4, 3]}, 2, [3, 2, 2],
                 lambda x: x.reshape(2, 4, 3))
+
+    # With numbers of their own: what is drawn after these stays as it was.
+    others, random = random, np.random.default_rng(20232)
+    dropout("dropout", [37], 0.25, 11, 2, [1, 8, 5_000_000_000])
+    dropout("dropout_image", [3, 4, 5], 0.75, 2**63 + 5, 0, [0, 7])
+    dropout("dropout_none", [6], 0.0, 3, 1, [4])
+    random = others
     write("operators.json", operator_cases)
 
 
@@ -315,19 +354,24 @@ def write_optimizers():
     weights = draw(size)
     gradients = [draw(size) for _ in range(steps)]
 
-    def trajectory(make):
-        w = weights.clone().requires_grad_(True)
-        optimizer = make([w])
+    def trajectory(make, groups):
+        """`groups` are sizes of parameter groups and their weight decay; None: the optimizer's."""
+        sizes = [size for size, _ in groups]
+        parts = [part.clone().requires_grad_(True) for part in weights.split(sizes)]
+        optimizer = make([{"params": [part]} if decay is None else
+                          {"params": [part], "weight_decay": decay}
+                          for part, (_, decay) in zip(parts, groups)])
         result = []
         for gradient in gradients:
-            w.grad = gradient.clone()
+            for part, g in zip(parts, gradient.split(sizes)):
+                part.grad = g.clone()
             optimizer.step()
-            result.append(flat(w))
+            result.append(flat(torch.cat(parts)))
         return result
 
-    def case(name, kind, make, **options):
-        return {"name": name, "optimizer": {"kind": kind, **options},
-                "trajectory": trajectory(lambda w: make(w, **options))}
+    def case(name, kind, make, groups=((size, None),), **options):
+        return {"name": name, "optimizer": {"kind": kind, **options}, "groups": groups,
+                "trajectory": trajectory(lambda w: make(w, **options), groups)}
 
     def sgd(w, learning_rate, weight_decay=0.0, momentum=0.0):
         return torch.optim.SGD(w, learning_rate, momentum=momentum, weight_decay=weight_decay)
@@ -341,6 +385,7 @@ def write_optimizers():
             w, learning_rate, (beta1, beta2), epsilon, weight_decay)
 
     adam, adamw = adam_like(torch.optim.Adam), adam_like(torch.optim.AdamW)
+    some = ((2, None), (3, 0.3), (2, 0.0))
     usual = {"learning_rate": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
     write("optimizers.json", {"weights": flat(weights), "gradients": [flat(g) for g in gradients],
                               "cases": [
@@ -358,6 +403,10 @@ def write_optimizers():
         case("adam_l2", "adam", adam, **usual, weight_decay=0.05),
         case("adamw_no_decay", "adamw", adamw, **usual),
         case("adamw", "adamw", adamw, **usual, weight_decay=0.05),
+        case("sgd_groups", "sgd", sgd, some, learning_rate=0.1, weight_decay=0.05),
+        case("momentum_groups", "momentum", sgd, some, learning_rate=0.1, momentum=0.9),
+        case("adam_groups", "adam", adam, some, **usual, weight_decay=0.05),
+        case("adamw_groups", "adamw", adamw, some, **usual, weight_decay=0.05),
     ]})
 
 

@@ -57,6 +57,10 @@ struct SaveBestOptions {
 // the one that was saved is tried.
 CallbackPtr save_best(std::filesystem::path path, SaveBestOptions options = {});
 
+// Ends training with the epoch in which so many seconds of training have passed; evaluation does
+// not count.
+CallbackPtr time_limit(double seconds);
+
 // A user's own: returns false to end training.
 CallbackPtr on_epoch_end(std::function<bool(Trainer&, const EpochRecord&)> function);
 

@@ -25,8 +25,8 @@ enum class Balance : uint8_t {
 
 // How workers train together.
 struct StrategyOptions {
-  // "single", "all_reduce", "sharded", "parameter_server", "local_sgd" or "elastic_averaging";
-  // empty: by the number of workers
+  // "single", "all_reduce", "sharded", "parameter_server", "local_sgd", "elastic_averaging",
+  // "incremental" or "gossip"; empty: by the number of workers
   std::string name = {};
   bool exact = true;    // false: sums over workers may leave the shard tree where that is faster
   bool overlap = true;  // over tcp: gradients leave while the rest of them is computed
@@ -42,13 +42,16 @@ struct StrategyOptions {
   int ahead = 0;  // of "async" and "ssp": leases that come while a worker computes
   double damping = 0;
   bool adjust_momentum = true;
-  // Of the last two: steps that workers make by themselves before they agree.
+  // Of the last four: steps that workers make by themselves before they agree.
   uint64_t period = 16;
-  // Of "local_sgd": what the mean of their changes is made by, "average" or "nesterov"; and what
-  // becomes of their optimizers' state then, "kept", "averaged" or "reset".
+  // Of "local_sgd" and "incremental": what the mean of their changes is made by, "average" or
+  // "nesterov"; and what becomes of their optimizers' state then, "kept", "averaged" or "reset".
   std::string outer = "average";
   std::string local_state = "kept";
-  double beta = 0.9;  // of "elastic_averaging": how strongly all workers together pull the centre
+  uint64_t post_local_after = 0;  // epochs in which they agree on every step first
+  std::string match = "random";   // of "gossip": who meets whom, "random" or "ring"
+  uint64_t tasks = 0;  // of "incremental": what a round is cut into; 0: one for each worker
+  double beta = 0.9;   // of "elastic_averaging": how strongly all workers together pull the centre
   Balance balance = Balance::kEven;
   uint64_t min_workers = 1;  // with fewer, the others save and wait for some to join
   uint64_t check_every = 0;  // steps between two comparisons of all workers' weights; 0: never

@@ -20,6 +20,10 @@ struct EpochRecord {
   // learning_rate, samples_per_s, …
   std::vector<std::pair<std::string, double>> values;
 
+  uint64_t samples = 0;      // trained on until its end, through resumes
+  double train_seconds = 0;  // of the epoch: training alone, by the worker that took longest
+  uint64_t bytes_sent = 0;   // in the epoch, by all workers: docs/workers.md
+
   // The value of that name; NaN when there is none.
   double value(std::string_view name) const;
 
@@ -36,8 +40,8 @@ class History {
 
   // The names of all values, in the order of their first appearance.
   std::vector<std::string> names() const;
-  // One number per epoch, NaN where an epoch lacks it; "epoch", "step" and "seconds" are columns
-  // too.
+  // One number per epoch, NaN where an epoch lacks it; "epoch", "step", "seconds", "samples",
+  // "train_seconds" and "bytes_sent" are columns too.
   std::vector<double> column(std::string_view name) const;
 
   // One line per epoch below a line of names; a missing value is an empty field. Numbers are

@@ -58,6 +58,9 @@ class Layer {
   Layer named(std::string name) const;
   // The same layer with weights that training leaves as they are.
   Layer frozen() const;
+  // The same layer with this weight decay, instead of the optimizer's, for its parameters that
+  // decay at all; 0: none. Layers inside it may have their own.
+  Layer with_weight_decay(double weight_decay) const;
 
   class Impl;
   explicit Layer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}

@@ -27,6 +27,7 @@ struct ParameterSpec {
   int64_t fan_in = 1;
   int64_t fan_out = 1;
   bool decay = true;  // weight decay applies; by custom not to bias and normalisation
+  std::optional<double> weight_decay = {};  // then: how much, if not as the optimizer says
 };
 
 // Running mean and variance per channel, as batch normalisation keeps them.

@@ -4,7 +4,8 @@
 //   adam(1e-3, {.weight_decay = 0.01, .clip_norm = 1.0, .schedule = cosine({.warmup_steps = 100})})
 //
 // Weight decay leaves out the parameters whose ParameterSpec says so: by default bias and
-// normalisation. All makers throw Error for a value out of its range.
+// normalisation. Layers may have another than the optimizer's (Layer::with_weight_decay). All
+// makers throw Error for a value out of its range.
 #pragma once
 
 #include <cstdint>

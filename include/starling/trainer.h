@@ -113,6 +113,7 @@ struct WorkerTimes {
   double waiting = 0;        // for other workers, where that can be told from communication
   int shards = 0;            // of a batch that it computed, at the end
   double shard = 0;          // what one took, over all full steps; 0: there was none
+  uint64_t bytes_sent = 0;
 };
 
 // What a fit() did, beside the history.
@@ -131,6 +132,7 @@ struct FitSummary {
   // updates when they were applied; and how many came too late.
   std::vector<uint64_t> staleness;
   uint64_t dropped_gradients = 0;
+  uint64_t meetings = 0;  // in which two workers averaged their weights
   // Where they make steps by themselves: how far one was from where all agreed then, of the length
   // of the weights, in the mean.
   std::optional<double> disagreement = {};

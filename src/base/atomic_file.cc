@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 namespace starling {
 namespace {
@@ -25,8 +26,9 @@ int open_temporary(const std::filesystem::path& path, std::filesystem::path& tem
   static std::atomic<uint64_t> counter{0};
   constexpr int kAttempts = 100;  // names of killed writers with our process id may be in the way
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    temporary = folder_of(path) / fmt::format(".tmp-{}-{}-{}", path.filename().string(), getpid(),
-                                              counter.fetch_add(1));
+    temporary =
+        folder_of(path) / fmt::format("{}{}-{}-{}", kTemporaryPrefix, path.filename().string(),
+                                      getpid(), counter.fetch_add(1));
     const int descriptor =
         open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (descriptor >= 0 || errno != EEXIST) return descriptor;
@@ -139,6 +141,17 @@ void write_file_atomically(const std::filesystem::path& path, std::span<const st
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
   write_file_atomically(path, std::as_bytes(std::span(text)));
+}
+
+void remove_dead_temporaries(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> dead;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->path().filename().string().starts_with(kTemporaryPrefix))
+      dead.push_back(entry->path());
+  }
+  for (const std::filesystem::path& path : dead) std::filesystem::remove_all(path, error);
 }
 
 void make_folder(const std::filesystem::path& path) {

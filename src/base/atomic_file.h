@@ -21,6 +21,9 @@ namespace starling {
 // From now on no file can be written, as on a full disk: for faults on purpose.
 void pretend_full_disk(bool full);
 
+// How the names of what is not complete begin.
+inline constexpr std::string_view kTemporaryPrefix = ".tmp-";
+
 class AtomicFile {
  public:
   // Opens the temporary. `expected_bytes` is used to say how much space a full disk lacks.
@@ -51,6 +54,10 @@ class AtomicFile {
 
 void write_file_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+// Removes what writers that died have left in a folder: temporary files, and folders that are named
+// so. Nobody else may be writing there. What can't be removed stays, without harm.
+void remove_dead_temporaries(const std::filesystem::path& folder);
 
 // Makes the folder and its parents; no error when it is there already.
 void make_folder(const std::filesystem::path& path);

@@ -96,6 +96,16 @@ TEST(AtomicFile, MissingFolderFileAsFolderAndFolderAsFileAreNamed) {
   EXPECT_THAT(TemporaryFolder::names(folder.path()), ElementsAre("file", "sub"));
 }
 
+TEST(AtomicFile, WhatDeadWritersLeftIsRemoved) {
+  const TemporaryFolder folder;
+  for (const char* name : {"file", ".tmp-file-1-0", ".hidden"})
+    write_file_atomically(folder.path() / name, "x");
+  make_folder(folder.path() / ".tmp-folder" / "sub");
+  remove_dead_temporaries(folder.path());
+  EXPECT_THAT(TemporaryFolder::names(folder.path()), ElementsAre(".hidden", "file"));
+  remove_dead_temporaries(folder.path() / "none");
+}
+
 TEST(MakeFolder, MakesParentsAndRefusesAFileInTheWay) {
   const TemporaryFolder folder;
   make_folder(folder.path() / "a" / "b");

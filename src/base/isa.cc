@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 #include <hwy/targets.h>
+#include <oneapi/dnnl/dnnl_debug.h>
 
+#include <algorithm>
 #include <dnnl.hpp>
 
 #include "starling/error.h"
@@ -12,33 +14,32 @@ namespace {
 
 constexpr int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;
 
+struct Cap {
+  std::string_view name;
+  int64_t removed;  // targets of Highway
+  dnnl::cpu_isa onednn;
+};
+constexpr Cap kCaps[] = {{"avx512", 0, dnnl::cpu_isa::all},
+                         {"avx2", kAvx512, dnnl::cpu_isa::avx2},
+                         {"sse4", kAvx512 | HWY_AVX2, dnnl::cpu_isa::sse41}};
+
 }  // namespace
 
 void cap_isa(std::string_view name) {
-  int64_t removed = 0;
-  dnnl::cpu_isa cap = dnnl::cpu_isa::all;
-  if (name == "native") {
-    return;
-  } else if (name == "avx512") {
-    cap = dnnl::cpu_isa::all;
-  } else if (name == "avx2") {
-    removed = kAvx512;
-    cap = dnnl::cpu_isa::avx2;
-  } else if (name == "sse4") {
-    removed = kAvx512 | HWY_AVX2;
-    cap = dnnl::cpu_isa::sse41;
-  } else {
-    throw input_error(fmt::format("isa = \"{}\" is not an instruction set", name),
-                      "use \"native\", \"avx512\", \"avx2\" or \"sse4\"");
+  if (name == "native") return;
+  const auto cap = std::find_if(std::begin(kCaps), std::end(kCaps),
+                                [&](const Cap& known) { return known.name == name; });
+  if (cap == std::end(kCaps)) {
+    throw input_error(fmt::format("\"{}\" is not an instruction set", name),
+                      "isa and STARLING_ISA take \"native\", \"avx512\", \"avx2\" or \"sse4\"");
   }
-  const std::string before = isa_name();
-  if (before == name) return;
-  if (dnnl::set_max_cpu_isa(cap) != dnnl::status::success) {
+  if ((hwy::SupportedTargets() & cap->removed) == 0) return;
+  if (dnnl::set_max_cpu_isa(cap->onednn) != dnnl::status::success) {
     throw input_error(fmt::format("the instruction set can't be capped at {}: {} is in use already",
-                                  name, before),
+                                  name, isa_name()),
                       "set isa before the first model is compiled in this process");
   }
-  if (removed != 0) hwy::DisableTargets(removed);
+  hwy::DisableTargets(cap->removed);
 }
 
 std::string isa_name() {
@@ -46,6 +47,14 @@ std::string isa_name() {
   if (targets & kAvx512) return "avx512";
   if (targets & HWY_AVX2) return "avx2";
   return "sse4";
+}
+
+std::string onednn_name() {
+  const dnnl::version_t& version = *dnnl::version();
+  std::string_view isa = dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa());
+  if (constexpr std::string_view kPrefix = "cpu_isa_"; isa.starts_with(kPrefix))
+    isa.remove_prefix(kPrefix.size());
+  return fmt::format("{}.{}.{} {}", version.major, version.minor, version.patch, isa);
 }
 
 }  // namespace starling

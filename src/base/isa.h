@@ -7,12 +7,16 @@
 
 namespace starling {
 
-// Caps oneDNN and our own kernels at "sse4", "avx2" or "avx512"; "native" leaves all there is.
-// Must be called before the first kernel runs; throws Error for another name, or when a kernel
-// has run already and the cap would change it.
+// Caps oneDNN and our own kernels at "sse4", "avx2" or "avx512"; "native" leaves all there is. Of
+// several caps the least counts. Must be called before the first kernel runs; throws Error for
+// another name, or when a kernel has run already and the cap would change it.
 void cap_isa(std::string_view name);
 
 // What kernels use on this machine now: "sse4", "avx2" or "avx512".
 std::string isa_name();
+
+// oneDNN's version, and the instruction set that it uses on this machine now, which it names more
+// finely: "2.6.3 avx512_core_amx". From then on cap_isa throws.
+std::string onednn_name();
 
 }  // namespace starling

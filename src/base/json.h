@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,5 +17,10 @@ Json parse_json(std::string_view text);
 // On one line, or over several with an indent. What is no UTF-8 is replaced.
 std::string to_text(const Json& json, int indent = -1);
 std::string to_text(const OrderedJson& json, int indent = -1);
+
+template <typename T>
+OrderedJson or_null(const std::optional<T>& value) {
+  return value ? OrderedJson(*value) : OrderedJson();
+}
 
 }  // namespace starling

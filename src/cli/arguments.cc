@@ -4,8 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 
+#include "base/quantity.h"
+#include "base/words.h"
 #include "job/suggest.h"
 #include "starling/error.h"
 #include "starling/trainer.h"
@@ -40,7 +44,9 @@ struct Raw {
   std::optional<uint64_t> lanes, seed, workers, servers, check_every;
   std::optional<std::string> strategy;
   bool respawn = false;
+  std::optional<std::string> fabric, link_rate, link_delay;
   std::string samples;
+  std::string time;  // of compare
   std::string sizes = kBenchSizes;
   int bench_workers = 2;
 };
@@ -62,6 +68,7 @@ class Parser {
     add_predict();
     add_describe();
     add_tune();
+    add_compare();
     add_bench();
     add_data();
   }
@@ -140,8 +147,7 @@ class Parser {
         ->group("Job");
     sub->add_option(
            "--servers", raw_.servers,
-           "Processes beside them that only serve, of strategy parameter_server, local_sgd "
-           "or elastic_averaging")
+           "Processes beside them that only serve, where workers use the parameter service")
         ->type_name("K")
         ->group("Job");
     sub->add_option("--check-every", raw_.check_every,
@@ -153,6 +159,7 @@ class Parser {
     sub->add_option("--strategy", raw_.strategy, "How they do it: strategy.name of the job")
         ->type_name("NAME")
         ->group("Job");
+    add_link_flags(sub, "Job");
     sub->add_option("--run-dir", arguments_.run_dir, "Folder of the results; default: runs/<name>")
         ->type_name("DIR")
         ->group("Run");
@@ -216,11 +223,22 @@ class Parser {
   }
 
   void add_fabric_flag(CLI::App* sub) {
-    sub->add_option("--fabric", arguments_.fabric, "How they talk: shm or tcp")
+    sub->add_option("--fabric", raw_.fabric,
+                    "How they talk: shm or tcp; default: shm, or tcp with a link")
         ->type_name("NAME")
         ->check(CLI::IsMember({"shm", "tcp"}).description(""))
-        ->capture_default_str()
         ->group("Workers");
+    add_link_flags(sub, "Workers");
+  }
+
+  void add_link_flags(CLI::App* sub, const char* group) {
+    sub->add_option("--link-rate", raw_.link_rate,
+                    "Talk over tcp, each as through a network of this rate: 100mbit")
+        ->type_name("RATE")
+        ->group(group);
+    sub->add_option("--link-delay", raw_.link_delay, "And of this delay, one way: 5ms")
+        ->type_name("TIME")
+        ->group(group);
   }
 
   void add_launch() {
@@ -303,6 +321,55 @@ class Parser {
     sub->add_flag("--dry-run", arguments_.dry_run, "Measure only; leave the file as it is")
         ->group("Output");
     add_job_flags(sub);
+  }
+
+  void add_compare() {
+    CLI::App* sub = add(
+        app_, "compare", "Run several strategies on a job, and say which is best for it",
+        Command::kCompare,
+        "starling compare job.toml --workers 4 --epochs 5\n"
+        "  starling compare job.toml --strategies "
+        "all_reduce,local_sgd:period=16/64:nesterov,parameter_server:async \\\n"
+        "    --workers 2,4 --slow-worker none,4x --seeds 5 --goal 0.88\n"
+        "\nCalled again after Ctrl-C, or with more seeds, strategies or conditions, it goes on.");
+    CompareOptions& compare = arguments_.compare;
+    sub->add_option("JOB", arguments_.target, "The job file")->required();
+    add_job_flags(sub);
+    const auto option = [&](const char* name, auto& value, const char* type, const char* group,
+                            const char* description) {
+      return sub->add_option(name, value, description)->type_name(type)->group(group);
+    };
+    option("--strategies", compare.strategies, "LIST", "Strategies",
+           "all, or names with settings, name:key=value/value:word; default: all");
+    option("--goal", compare.goal, "ACCURACY", "Strategies",
+           "What is to be reached, 0 to 1; default: half a point below one process")
+        ->check(CLI::Range(0.0, 1.0).description(""));
+    option("--workers", compare.conditions.workers, "N,N,...", "Conditions",
+           "How many workers; default: the job's, or 2");
+    option("--slow-worker", compare.conditions.slow_worker, "4x,...", "Conditions",
+           "The last worker takes so many times as long; none: as the others");
+    option("--link-rate", compare.conditions.link_rate, "RATE,...", "Conditions",
+           "What links between workers carry, such as 100mbit; none: no limit");
+    option("--link-delay", compare.conditions.link_delay, "TIME,...", "Conditions",
+           "How long messages take, such as 5ms; none: no delay");
+    option("--seeds", compare.seeds, "N", "Budget",
+           "Runs of each, from the job's seed on; default: 3")
+        ->check(CLI::Range(1, 1000).description(""));
+    CLI::Option* const epochs =
+        option("--epochs", compare.epochs, "N", "Budget", "Of each run; default: the job's")
+            ->check(CLI::Range(1, 1'000'000).description(""));
+    CLI::Option* const samples = option("--samples", compare.samples, "N", "Budget",
+                                        "Samples of each run instead, in whole epochs")
+                                     ->check(CLI::Range(1.0, 1e15).description(""))
+                                     ->excludes(epochs);
+    option("--time", raw_.time, "60s", "Budget",
+           "Training time of each run instead: s, min or h; with --epochs: and at most so many")
+        ->excludes(samples);
+    option("--out", arguments_.out, "DIR", "Run",
+           "Folder of the results; default: runs/<name>-compare");
+    sub->add_flag("--overwrite", arguments_.overwrite, "Replace the comparison that is there")
+        ->group("Run");
+    add_progress_flag(sub);
   }
 
   void add_bench() {
@@ -426,15 +493,44 @@ class Parser {
       arguments_.settings.push_back({"strategy.check_every", fmt::format("{}", *raw_.check_every)});
     }
     if (raw_.strategy) arguments_.settings.push_back({"strategy.name", *raw_.strategy});
+    finish_link();
     if (!raw_.samples.empty()) arguments_.samples = parse_range(raw_.samples);
+    if (!raw_.time.empty()) arguments_.compare.seconds = parse_time(raw_.time);
     if (arguments_.command == Command::kBenchAllReduce) {
       arguments_.workers = raw_.bench_workers;
-      for (size_t at = 0; at <= raw_.sizes.size();) {
-        const size_t end = std::min(raw_.sizes.find(',', at), raw_.sizes.size());
-        arguments_.sizes.push_back(parse_size(raw_.sizes.substr(at, end - at)));
-        at = end + 1;
-      }
+      for (const std::string& size : split_words(raw_.sizes, ','))
+        arguments_.sizes.push_back(parse_size(size));
     }
+  }
+
+  // Seconds: "90s", "5min", "1.5h".
+  static double parse_time(const std::string& text) {
+    const std::optional<std::chrono::nanoseconds> time = parse_duration(text);
+    if (time && *time > std::chrono::nanoseconds(0))
+      return std::chrono::duration<double>(*time).count();
+    throw input_error(fmt::format("--time: \"{}\" is no time", text),
+                      "write for instance 90s, 5min or 1.5h");
+  }
+
+  // Who wants a link wants tcp, unless he says what he wants.
+  void finish_link() {
+    const bool paced = raw_.link_rate || raw_.link_delay;
+    if (arguments_.command != Command::kTrain) {
+      arguments_.fabric = raw_.fabric.value_or(paced ? "tcp" : "shm");
+      arguments_.link_rate = raw_.link_rate.value_or("");
+      arguments_.link_delay = raw_.link_delay.value_or("");
+      if (paced && arguments_.fabric != "tcp")
+        throw input_error("--fabric shm: workers that share memory have no link of a rate or delay",
+                          "use --fabric tcp, or leave --link-rate and --link-delay away");
+      return;
+    }
+    std::vector<Setting>& settings = arguments_.settings;
+    const bool has_fabric =
+        std::any_of(settings.begin(), settings.end(),
+                    [](const Setting& setting) { return setting.key == "strategy.fabric"; });
+    if (raw_.link_rate) settings.push_back({"strategy.link_rate", *raw_.link_rate});
+    if (raw_.link_delay) settings.push_back({"strategy.link_delay", *raw_.link_delay});
+    if (paced && !has_fabric) settings.push_back({"strategy.fabric", "tcp"});
   }
 
   // Of what is summed: "8B", "1KiB", "128MiB".

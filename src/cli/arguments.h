@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/plan.h"
 #include "job/job.h"
 
 namespace starling {
@@ -25,6 +26,7 @@ enum class Command {
   kPredict,
   kDescribe,
   kTune,
+  kCompare,
   kBenchAllReduce,
   kDataGet,
   kDataInfo
@@ -41,16 +43,17 @@ struct Arguments {
   // train
   std::filesystem::path run_dir;
   bool resume = false;
-  bool overwrite = false;
+  bool overwrite = false;        // of compare too
   std::filesystem::path faults;  // of train
   bool record = false;
-  bool no_progress = false;  // of replay too
+  bool no_progress = false;  // of replay and compare too
 
   // launch, bench
   int workers = 1;
   int lanes = 0;
   std::string fabric = "shm";
-  std::vector<std::string> program;  // and its arguments
+  std::string link_rate, link_delay;  // of tcp; empty: those of the machine
+  std::vector<std::string> program;   // and its arguments
 
   // bench
   std::vector<size_t> sizes;  // bytes
@@ -72,6 +75,9 @@ struct Arguments {
   std::optional<SampleRange> samples;
   uint64_t top = 3;
   bool raw = false;
+
+  CompareOptions compare;     // but for the job and its settings
+  std::filesystem::path out;  // of compare
 
   bool kernels = false;  // describe
   bool dry_run = false;  // tune

@@ -61,8 +61,39 @@ TEST(Arguments, OfTheOtherCommands) {
   EXPECT_EQ(parse({"data", "info", "mnist"}).command, Command::kDataInfo);
 }
 
+TEST(Arguments, OfCompare) {
+  const Arguments plain = parse({"compare", "job.toml"});
+  EXPECT_EQ(plain.command, Command::kCompare);
+  EXPECT_EQ(plain.compare.strategies, "all");
+  EXPECT_EQ(plain.compare.seeds, 3u);
+  EXPECT_FALSE(plain.compare.epochs || plain.compare.samples || plain.compare.seconds);
+  const Arguments all =
+      parse({"compare",     "job.toml", "--strategies",  "all_reduce,local_sgd:period=4/8",
+             "--workers",   "2,4",      "--slow-worker", "none,4x",
+             "--link-rate", "100mbit",  "--link-delay",  "5ms",
+             "--seeds",     "5",        "--time",        "1.5min",
+             "--epochs",    "7",        "--goal",        "0.88",
+             "--out",       "there",    "--overwrite"});
+  EXPECT_EQ(all.compare.strategies, "all_reduce,local_sgd:period=4/8");
+  EXPECT_EQ(all.compare.conditions.workers, "2,4");
+  EXPECT_EQ(all.compare.conditions.slow_worker, "none,4x");
+  EXPECT_EQ(all.compare.conditions.link_rate, "100mbit");
+  EXPECT_EQ(all.compare.conditions.link_delay, "5ms");
+  EXPECT_EQ(all.compare.seeds, 5u);
+  EXPECT_EQ(all.compare.seconds, 90);
+  EXPECT_EQ(all.compare.epochs, 7u);
+  EXPECT_EQ(all.compare.goal, 0.88);
+  EXPECT_EQ(all.out, "there");
+  EXPECT_TRUE(all.overwrite);
+  for (const char* time : {"5", "s", "-1s", "0s", "1day", "1e30h", "nans"})
+    EXPECT_THAT(usage_error({"compare", "job.toml", "--time", time}), HasSubstr("90s")) << time;
+  EXPECT_THAT(usage_error({"compare", "job.toml", "--strategy", "x"}),
+              HasSubstr("did you mean --strategies?"));
+}
+
 TEST(Arguments, EveryCommandShowsAnExample) {
-  for (const char* command : {"train", "replay", "eval", "predict", "describe", "tune", "data"}) {
+  for (const char* command :
+       {"train", "replay", "eval", "predict", "describe", "tune", "compare", "data"}) {
     const Arguments help = parse({command, "--help"});
     EXPECT_EQ(help.command, Command::kShowText);
     EXPECT_THAT(help.text,
@@ -88,6 +119,28 @@ TEST(Arguments, SizesOfABenchmarkHaveUnits) {
   EXPECT_EQ(plain.fabric, "shm");
   EXPECT_EQ(plain.sizes.front(), 8u);
   EXPECT_EQ(plain.sizes.back(), 128u << 20);
+}
+
+TEST(Arguments, ALinkWantsTcpUnlessAFabricWasChosen) {
+  const auto fabric_of = [](const Arguments& arguments) {
+    std::string fabric = "as in the job";
+    for (const Setting& setting : arguments.settings) {
+      if (setting.key == "strategy.fabric") fabric = setting.value;
+    }
+    return fabric;
+  };
+  const Arguments paced = parse({"train", "j", "--link-rate", "100mbit", "--link-delay", "5ms"});
+  EXPECT_EQ(paced.settings.at(0).key, "strategy.link_rate");
+  EXPECT_EQ(paced.settings.at(0).value, "100mbit");
+  EXPECT_EQ(paced.settings.at(1).key, "strategy.link_delay");
+  EXPECT_EQ(fabric_of(paced), "tcp");
+  EXPECT_EQ(fabric_of(parse({"train", "j"})), "as in the job");
+  EXPECT_EQ(fabric_of(parse({"train", "j", "--link-delay", "5ms", "--set", "strategy.fabric=shm"})),
+            "shm");
+  EXPECT_EQ(parse({"bench", "all-reduce", "--link-rate", "1gbit"}).fabric, "tcp");
+  EXPECT_EQ(parse({"launch", "-n", "2", "--link-delay", "1ms", "--", "p"}).link_delay, "1ms");
+  EXPECT_THAT(usage_error({"bench", "all-reduce", "--fabric", "shm", "--link-rate", "1gbit"}),
+              HasSubstr("--fabric tcp"));
 }
 
 TEST(Arguments, NearestNameForAMistypedOne) {

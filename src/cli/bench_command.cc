@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cluster/bench_all_reduce.h"
 #include "cluster/launcher.h"
+#include "fabric/paced/link_options.h"
 #include "starling/cluster.h"
 #include "starling/error.h"
 
@@ -45,11 +46,19 @@ void print_table(const std::vector<BenchAllReduceRow>& rows) {
   }
 }
 
+// " as over 100mbit, 5ms", if the network is another.
+std::string link_text(const Arguments& arguments) {
+  std::string text;
+  for (const std::string& what : {arguments.link_rate, arguments.link_delay}) {
+    if (!what.empty()) text += (text.empty() ? " as over " : ", ") + what;
+  }
+  return text;
+}
+
 std::string json_text(const Arguments& arguments, const std::vector<BenchAllReduceRow>& rows) {
-  OrderedJson json{{"workers", arguments.workers},
-                   {"fabric", arguments.fabric},
-                   {"repeats", arguments.repeats},
-                   {"rows", OrderedJson::array()}};
+  OrderedJson json{{"workers", arguments.workers},     {"fabric", arguments.fabric},
+                   {"link_rate", arguments.link_rate}, {"link_delay", arguments.link_delay},
+                   {"repeats", arguments.repeats},     {"rows", OrderedJson::array()}};
   for (const BenchAllReduceRow& row : rows) {
     OrderedJson line{{"bytes", row.bytes},
                      {"algorithm", row.algorithm},
@@ -71,14 +80,15 @@ int bench_all_reduce_command(const Arguments& arguments, const Environment& envi
     return launch({.command = arguments.command_line,
                    .workers = arguments.workers,
                    .lanes = 1,
-                   .fabric = arguments.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm});
+                   .fabric = arguments.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm,
+                   .link = parse_link(arguments.link_rate, arguments.link_delay)});
   }
   const Cluster cluster = Cluster::from_environment();
   const std::vector<BenchAllReduceRow> rows =
       bench_all_reduce(cluster.world(), {.sizes = arguments.sizes, .repeats = arguments.repeats});
   if (!cluster.is_chief()) return kExitDone;
-  fmt::print("all-reduce, {} workers, {}; medians of {} samples\n", cluster.workers(),
-             arguments.fabric, arguments.repeats);
+  fmt::print("all-reduce, {} workers, {}{}; medians of {} samples\n", cluster.workers(),
+             arguments.fabric, link_text(arguments), arguments.repeats);
   print_table(rows);
   if (!arguments.json.empty()) write_file_atomically(arguments.json, json_text(arguments, rows));
   return kExitDone;

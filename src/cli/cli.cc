@@ -5,6 +5,7 @@
 #include <new>
 #include <system_error>
 
+#include "base/isa.h"
 #include "base/lost_worker.h"
 #include "cli/arguments.h"
 #include "cli/commands.h"
@@ -41,6 +42,8 @@ int run_command(const Arguments& arguments, const Environment& environment) {
       return describe_command(arguments);
     case Command::kTune:
       return tune_command(arguments);
+    case Command::kCompare:
+      return compare_command(arguments);
     case Command::kBenchAllReduce:
       return bench_all_reduce_command(arguments, environment);
     case Command::kDataGet:
@@ -99,6 +102,7 @@ int starling_main(int argc, char** argv) {
   try {
     const Environment environment = read_environment();
     if (!environment.cache.empty()) data::set_cache_dir(environment.cache);
+    cap_isa(environment.isa);
     return run_command(parse_arguments(argc, argv), environment);
   } catch (...) {
     const ErrorText failure = error_text(std::current_exception());

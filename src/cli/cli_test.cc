@@ -63,6 +63,12 @@ TEST(Environment, CacheFolderIsOursBeforeTheUsers) {
   EXPECT_EQ(environment_of({{"HOME", "/h"}, {"XDG_CACHE_HOME", "/c"}}).cache, "/c/starling");
 }
 
+TEST(Environment, CapsTheInstructionSet) {
+  EXPECT_EQ(environment_of({}).isa, "native");
+  EXPECT_EQ(environment_of({{"STARLING_ISA", ""}}).isa, "native");
+  EXPECT_EQ(environment_of({{"STARLING_ISA", "avx2"}}).isa, "avx2");
+}
+
 TEST(Environment, TerminalFollowsLocaleAndNoColor) {
   EXPECT_FALSE(environment_of({}).unicode);
   EXPECT_TRUE(environment_of({{"LANG", "en_GB.UTF-8"}}).unicode);

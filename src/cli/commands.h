@@ -18,6 +18,7 @@ int eval_command(const Arguments& arguments);
 int predict_command(const Arguments& arguments);
 int describe_command(const Arguments& arguments);
 int tune_command(const Arguments& arguments);
+int compare_command(const Arguments& arguments);
 int bench_all_reduce_command(const Arguments& arguments, const Environment& environment);
 int data_get_command(const Arguments& arguments);
 int data_info_command(const Arguments& arguments);

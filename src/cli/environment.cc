@@ -45,6 +45,7 @@ Environment read_environment(const Variable& variable) {
   } else if (!text("HOME").empty()) {
     environment.cache = std::filesystem::path(text("HOME")) / ".cache" / "starling";
   }
+  if (!text("STARLING_ISA").empty()) environment.isa = text("STARLING_ISA");
   environment.is_worker = !text("STARLING_RANK").empty();
   environment.is_follower = environment.is_worker && text("STARLING_RANK") != "0";
   environment.color = text("NO_COLOR").empty() && text("TERM") != "dumb";

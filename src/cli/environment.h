@@ -1,11 +1,13 @@
 // What the command takes from its environment, read once at the start.
 //   STARLING_CACHE, XDG_CACHE_HOME or HOME   where fetched data sets are kept
+//   STARLING_ISA                             caps the instruction set, beside the job's `isa`
 //   STARLING_RANK                            set by a launcher for its workers
 //   NO_COLOR, TERM, LC_ALL, LC_CTYPE, LANG   how the terminal is written to
 #pragma once
 
 #include <filesystem>
 #include <functional>
+#include <string>
 
 #include "observe/progress.h"
 
@@ -13,6 +15,7 @@ namespace starling {
 
 struct Environment {
   std::filesystem::path cache;  // empty: the library's default
+  std::string isa = "native";   // the most that kernels may use
   bool color = true;            // colours are welcome on a terminal
   bool unicode = false;         // the locale is UTF-8
   bool is_worker = false;       // started by a launcher

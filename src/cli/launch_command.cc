@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "cluster/launcher.h"
+#include "fabric/paced/link_options.h"
 
 namespace starling {
 
@@ -7,7 +8,8 @@ int launch_command(const Arguments& arguments) {
   return launch({.command = arguments.program,
                  .workers = arguments.workers,
                  .lanes = arguments.lanes,
-                 .fabric = arguments.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm});
+                 .fabric = arguments.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm,
+                 .link = parse_link(arguments.link_rate, arguments.link_delay)});
 }
 
 }  // namespace starling

@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/signals.h"
 #include "cluster/launcher.h"
+#include "fabric/paced/link_options.h"
 #include "job/faults_file.h"
 #include "job/job_build.h"
 #include "job/run.h"
@@ -39,7 +40,7 @@ int processes(const Job& job) { return static_cast<int>(job.workers + job.strate
 
 void check_strategy(const StrategyJob& strategy, uint64_t workers) {
   if (strategy.servers > 0 && strategy.name != "parameter_server" &&
-      !trains_apart(strategy_options(strategy)))
+      (!trains_apart(strategy_options(strategy)) || strategy.name == "gossip"))
     throw input_error(fmt::format("strategy \"{}\" has no servers, but strategy.servers = {}",
                                   strategy.name, strategy.servers),
                       "use --strategy parameter_server, or leave --servers away");
@@ -58,6 +59,18 @@ void check_strategy(const StrategyJob& strategy, uint64_t workers) {
         "raise --workers, or lower strategy.min_workers");
 }
 
+// The network that the workers are to see.
+LinkOptions link_options(const StrategyJob& strategy) {
+  const LinkOptions link = parse_link(strategy.link_rate, strategy.link_delay);
+  if (link.paces() && strategy.fabric != "tcp")
+    throw input_error(
+        fmt::format("strategy.fabric = \"{}\": workers that share memory have no link of a rate "
+                    "or delay",
+                    strategy.fabric),
+        "use --set strategy.fabric=tcp, or leave strategy.link_rate and link_delay away");
+  return link;
+}
+
 void check_record(const StrategyJob& strategy) {
   if (makes_local_steps(strategy_options(strategy)))
     throw input_error(
@@ -71,14 +84,17 @@ void check_record(const StrategyJob& strategy) {
       "backup");
 }
 
+FaultSubject subject_of_faults(const Job& job) {
+  return {.workers = processes(job),
+          .apart = trains_apart(strategy_options(job.strategy)),
+          .has_links = job.strategy.fabric == "tcp"};
+}
+
 void check_faults(const std::vector<Fault>& faults, const Job& job) {
   for (const Fault& fault : faults) {
     if (fault.action == Fault::Action::kLink && job.strategy.fabric != "tcp")
       throw input_error("a link can't break: the workers share memory",
                         "use --set strategy.fabric=tcp for the fault \"link\"");
-    if (fault.at && processes(job) < 2)
-      throw input_error("a fault has a time, but there is no launcher that could see to it",
-                        "use --workers 2 or more, or a point and a step");
   }
 }
 
@@ -117,10 +133,10 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   const Job job = load_job(arguments.target, arguments.settings);
   const std::vector<Fault> faults = arguments.faults.empty()
                                         ? std::vector<Fault>()
-                                        : load_faults(arguments.faults, processes(job),
-                                                      trains_apart(strategy_options(job.strategy)));
+                                        : load_faults(arguments.faults, subject_of_faults(job));
   check_faults(faults, job);
   if (arguments.record) check_record(job.strategy);
+  const LinkOptions link = link_options(job.strategy);
   const bool is_worker = environment.is_worker;
   // One worker that others may join has a launcher too.
   const bool is_elastic = job.workers > 1 || job.strategy.name == "all_reduce" ||
@@ -133,6 +149,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .servers = static_cast<int>(job.strategy.servers),
                    .lanes = static_cast<int>(job.lanes),
                    .fabric = job.strategy.fabric == "tcp" ? FabricKind::kTcp : FabricKind::kShm,
+                   .link = link,
                    .apart = trains_apart(strategy_options(job.strategy)),
                    .survive = job.strategy.survive,
                    .respawn = job.strategy.respawn,

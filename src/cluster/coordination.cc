@@ -76,7 +76,7 @@ void Coordination::conduct(const ControlMessage& message) {
     conductor_.emplace(*stretch);
     give(conductor_->begin());
     const bool wants = !guests_.empty() || !leavers_.empty() || !is_enough();
-    if (wants) give(conductor_->drain());
+    if (wants && conductor_) give(conductor_->drain());
   } else if (conductor_ && message.kind == Kind::kPushed) {
     if (const std::optional<Push> push = push_of(message.words)) give(conductor_->pushed(*push));
   } else if (conductor_ && message.kind == Kind::kDrain) {
@@ -85,6 +85,7 @@ void Coordination::conduct(const ControlMessage& message) {
 }
 
 void Coordination::give(const std::vector<Order>& orders) {
+  if (conductor_->is_over()) conductor_.reset();
   if (orders.empty()) return;
   for (const int member : members_) {
     ControlMessage message;
@@ -93,7 +94,6 @@ void Coordination::give(const std::vector<Order>& orders) {
     message.words = to_words(orders);
     tell(member, std::move(message));
   }
-  if (conductor_->is_over()) conductor_.reset();
 }
 
 void Coordination::tell(int worker, ControlMessage message) {
@@ -284,7 +284,8 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
     message.news = news;
     message.losses = losses_;
     // What was ordered counts; the rest of the stretch is for the next view.
-    if (action.message.kind == commit::Message::Kind::kPrepare) conductor_.reset();
+    if (action.message.kind == commit::Message::Kind::kPrepare && conductor_)
+      give(conductor_->cut_off());
     if (action.message.kind == commit::Message::Kind::kResume) {
       members_ = action.message.members;
       settled_ = action.message.view;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -40,11 +41,14 @@ enum class FaultPoint : uint8_t {
   kPushed,   // all servers have this worker's gradient, before the conductor is told
   kLend,     // this server is about to give weights to a worker
   kApplied,  // this server has updated one of its slices, but not the other
+  kMeet,     // this worker is about to average its weights with another
+  kAdded,    // this server has added a change to one of its slices, but not to the other
   kCount,
 };
 std::string_view name_of(FaultPoint point);
 
 struct Fault {
+  using Clock = std::chrono::steady_clock;
   enum class Action : uint8_t {
     kKill,
     kFreeze,
@@ -60,28 +64,33 @@ struct Fault {
   int worker = 0;
   FaultPoint point = FaultPoint::kStep;
   uint64_t step = 0;         // the first time that the point is passed in this step or later
-  std::optional<double> at;  // instead of both: seconds after the launch, by the launcher
+  std::optional<double> at;  // instead of both: seconds after the launch
   double factor = 1;
-  uint64_t steps = 0;  // of kSlow and kDisk: for so many; 0: to the end
+  uint64_t steps = 0;  // of those that last: for so many; 0: to the end
+  double seconds = 0;  // of those that last and have a time: for so long; 0: to the end
   int peer = -1;
 
   bool is_meant_for(int name) const { return worker == name || worker == kEveryWorker; }
-  // Of those that last.
-  bool is_on(uint64_t now) const { return now >= step && (steps == 0 || now - step < steps); }
+  bool lasts() const { return action == Action::kSlow || action == Action::kDisk; }
+  // Whether it ends the worker at once, wherever it is: at a time that is the launcher's to do.
+  bool is_signal() const { return action == Action::kKill || action == Action::kFreeze; }
 };
 
 class Faults {
  public:
   Faults() = default;
-  explicit Faults(const std::vector<Fault>& plan);
+  // Times count from `launched`.
+  explicit Faults(const std::vector<Fault>& plan,
+                  Fault::Clock::time_point launched = Fault::Clock::now());
 
   bool empty() const { return faults_.empty(); }
   // Called when one is about to happen: it may be the last that this worker does.
   void tell_by(std::function<void()> tell) { tell_ = std::move(tell); }
-  // Does what faults of that kind are.
+  // Does what faults of that kind are; null: nobody can now, and those with a time wait.
   void handle(Fault::Action action, std::function<void(const Fault&)> handler);
 
-  // The worker passes the point: what the plan has for it happens, once.
+  // The worker passes the point: what the plan has for it happens, once. What has a time happens at
+  // the first point that is passed from then on.
   void pass(int worker, FaultPoint point, uint64_t step) const;
   // How many times as long the worker's computing takes in this step: 1, if nothing slows it.
   double slowness(int worker, uint64_t step) const;
@@ -91,9 +100,14 @@ class Faults {
     Fault fault;
     std::shared_ptr<std::atomic<bool>> fired;
   };
+  // Of those that last.
+  bool is_on(const Fault& fault, uint64_t step) const;
+  bool is_due(const Fault& fault, FaultPoint point, uint64_t step) const;
+  double seconds_since_launch() const;
   void follow_disk(int worker, uint64_t step) const;
 
   std::vector<Armed> faults_;
+  Fault::Clock::time_point launched_ = {};
   std::function<void()> tell_;
   std::map<Fault::Action, std::function<void(const Fault&)>> handlers_;
 };

@@ -35,7 +35,7 @@ class Launch {
   explicit Launch(const LaunchOptions& options)
       : options_(options), starter_(options, errors_pipe_.write_end.fd()) {
     for (const Fault& fault : options.faults) {
-      if (fault.at) faults_.push_back(fault);
+      if (fault.at && fault.is_signal()) faults_.push_back(fault);
     }
     if (!options.survive) return;
     coordination_.emplace(CoordinationOptions{.workers = options.workers,

@@ -28,14 +28,15 @@ struct LaunchOptions {
   int servers = 0;  // so many of the workers, the last, are to serve and compute nothing
   int lanes = 0;    // cores for each worker; 0: as many as there are for all
   FabricKind fabric = FabricKind::kShm;
-  bool apart = false;  // each worker has its own state, also through shared memory
+  LinkOptions link = {};  // tcp: the network that the workers are to see
+  bool apart = false;     // each worker has its own state, also through shared memory
   bool survive = false;
   bool respawn = false;                                // a lost worker is replaced by a new one
   int min_workers = 1;                                 // with fewer, the others save and wait …
   std::chrono::milliseconds wait_for_workers{60'000};  // … so long for more; then the job ends
   std::chrono::milliseconds heartbeat_limit{2000};
   std::chrono::milliseconds progress_limit{60'000};
-  std::vector<Fault> faults;  // those with a time are the launcher's
+  std::vector<Fault> faults;  // kills and freezes with a time are the launcher's
 };
 
 // Blocks until all workers have ended, and says what they told it (worker_error.h). Returns the

@@ -11,6 +11,8 @@
 namespace starling {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr const char* kRank = "STARLING_RANK";
 constexpr const char* kWorkers = "STARLING_WORKERS";
 constexpr const char* kServers = "STARLING_SERVERS";
@@ -18,6 +20,8 @@ constexpr const char* kFabric = "STARLING_FABRIC";
 constexpr const char* kDescriptor = "STARLING_FD";
 constexpr const char* kPorts = "STARLING_PORTS";
 constexpr const char* kToken = "STARLING_TOKEN";
+constexpr const char* kLinkRate = "STARLING_LINK_RATE";
+constexpr const char* kLinkDelay = "STARLING_LINK_DELAY";
 constexpr const char* kErrors = "STARLING_ERRORS_FD";
 constexpr const char* kControl = "STARLING_CONTROL_FD";
 constexpr const char* kApart = "STARLING_APART";
@@ -25,6 +29,7 @@ constexpr const char* kCrowded = "STARLING_CROWDED";
 constexpr const char* kJoins = "STARLING_JOINS";
 constexpr const char* kOut = "STARLING_OUT_FD";
 constexpr const char* kErr = "STARLING_ERR_FD";
+constexpr const char* kLaunched = "STARLING_LAUNCHED_NS";
 
 Error bad(const char* name, const std::string& value) {
   return input_error(fmt::format("{} = \"{}\" in the environment makes no sense", name, value),
@@ -32,8 +37,9 @@ Error bad(const char* name, const std::string& value) {
                      "remove the STARLING_ variables to run alone");
 }
 
-int number(const char* name, const char* text, int least, int most) {
-  int value = -1;
+template <typename Number = int>
+Number number(const char* name, const char* text, Number least, Number most) {
+  Number value = -1;
   const char* const end = text == nullptr ? text : text + std::strlen(text);
   if (text == nullptr || std::from_chars(text, end, value).ptr != end || value < least ||
       value > most) {
@@ -82,11 +88,18 @@ std::vector<std::pair<std::string, std::string>> WorkerPlace::variables() const 
   if (fabric == FabricKind::kTcp) {
     result.emplace_back(kPorts, fmt::format("{}", fmt::join(ports, ",")));
     result.emplace_back(kToken, to_hex(token));
+    if (link.bits_per_second > 0)
+      result.emplace_back(kLinkRate, fmt::format("{}bit", link.bits_per_second));
+    if (link.delay.count() > 0)
+      result.emplace_back(kLinkDelay, fmt::format("{}ns", link.delay.count()));
   }
   if (servers > 0) result.emplace_back(kServers, fmt::format("{}", servers));
   if (apart) result.emplace_back(kApart, "1");
   if (crowded) result.emplace_back(kCrowded, "1");
   if (joins) result.emplace_back(kJoins, "1");
+  if (launched)
+    result.emplace_back(
+        kLaunched, fmt::format("{}", launched->time_since_epoch() / std::chrono::nanoseconds(1)));
   for (const auto& [name, fd] :
        {std::pair{kErrors, errors}, {kControl, control}, {kOut, out}, {kErr, err}}) {
     if (fd >= 0) result.emplace_back(name, fmt::format("{}", fd));
@@ -103,6 +116,9 @@ std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
     place.servers = number(kServers, servers, 0, place.workers - 1);
   place.descriptor = number(kDescriptor, lookup(kDescriptor), 0, 1 << 20);
   place.joins = lookup(kJoins) != nullptr;
+  if (const char* const text = lookup(kLaunched))
+    place.launched =
+        Clock::time_point(std::chrono::nanoseconds(number<int64_t>(kLaunched, text, 0, INT64_MAX)));
   place.apart = lookup(kApart) != nullptr;
   place.crowded = lookup(kCrowded) != nullptr;
   for (const auto& [name, fd] : {std::pair{kErrors, &place.errors},
@@ -119,6 +135,8 @@ std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
     place.ports = ports_of(ports == nullptr ? "" : ports);
     if (place.ports.size() != static_cast<size_t>(place.workers)) throw bad(kPorts, ports);
     place.token = token_of(token == nullptr ? "" : token);
+    const char *const rate = lookup(kLinkRate), *const delay = lookup(kLinkDelay);
+    place.link = parse_link(rate == nullptr ? "" : rate, delay == nullptr ? "" : delay);
   } else if (std::strcmp(fabric, "shm") != 0) {
     throw bad(kFabric, fabric);
   }

@@ -2,12 +2,14 @@
 // descriptors. Nothing else is shared before the workers meet.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "fabric/paced/link_options.h"
 #include "fabric/tcp/hello.h"
 
 namespace starling {
@@ -19,6 +21,7 @@ struct WorkerPlace {
   int workers = 1;
   int servers = 0;  // so many of the workers that were there first, the last, only serve
   FabricKind fabric = FabricKind::kShm;
+  LinkOptions link = {};        // tcp: the network that it is to see
   bool apart = false;           // shm: it is for messages only, each worker has its own state
   bool crowded = false;         // there are fewer cores than workers
   int descriptor = -1;          // shm: the world's segment; tcp: this worker's listening socket
@@ -27,7 +30,9 @@ struct WorkerPlace {
   int errors = -1;              // the pipe for worker_error.h; −1: nobody listens
   int control = -1;             // the socket to the launcher; −1: a lost worker ends the job
   bool joins = false;           // the others are under way already
-  int out = -1, err = -1;       // the launcher's own, for a worker that becomes the chief
+  // When the job was launched: from then on times of planned faults count. None: not by a launcher.
+  std::optional<std::chrono::steady_clock::time_point> launched = {};
+  int out = -1, err = -1;  // the launcher's own, for a worker that becomes the chief
 
   // As variables of the environment: STARLING_RANK and others.
   std::vector<std::pair<std::string, std::string>> variables() const;

@@ -51,9 +51,11 @@ WorkerPlace WorkerStarter::place(int rank) const {
                     .workers = std::max(options_.workers, rank + 1),
                     .servers = options_.servers,
                     .fabric = options_.fabric,
+                    .link = options_.link,
                     .apart = options_.apart,
                     .crowded = cpus_.size() < static_cast<size_t>(options_.workers),
-                    .errors = errors_};
+                    .errors = errors_,
+                    .launched = launched_};
   if (segment_) {
     place.descriptor = segment_->fd();
   } else {

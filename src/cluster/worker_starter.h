@@ -56,6 +56,7 @@ class WorkerStarter {
 
   const LaunchOptions& options_;
   const int errors_;
+  const std::chrono::steady_clock::time_point launched_ = std::chrono::steady_clock::now();
   const std::vector<Cpu> cpus_;
   const StopSignals signals_;
   const Guardian guardian_;

@@ -112,7 +112,8 @@ void World::enter(const WorkerPlace& means) {
     TcpOptions options{.rank = rank_,
                        .token = means.token,
                        .view = static_cast<uint64_t>(view_),
-                       .interrupt = interrupt()};
+                       .interrupt = interrupt(),
+                       .link = means.link};
     for (const uint16_t port : means.ports) options.addresses.push_back({"127.0.0.1", port});
     fabric_ = std::make_unique<TcpFabric>(TcpListener::adopt(dup(means.descriptor)), options);
   }
@@ -222,9 +223,11 @@ SharedSegment World::open_shared(int rank, int64_t process, int64_t descriptor) 
   try {
     return open_shared(process, descriptor);
   } catch (const Error& error) {
-    // Other reasons are this worker's own.
+    // Other reasons are this worker's own. Of a process that is dying the kernel shows it to root
+    // alone: to others it is an error to look.
+    std::error_code unseen;
     const bool is_there =
-        std::filesystem::exists(fmt::format("/proc/{}/fd/{}", process, descriptor));
+        std::filesystem::exists(fmt::format("/proc/{}/fd/{}", process, descriptor), unseen);
     if (!survives() || is_there) throw;
     throw LostWorker(fmt::format("sharing memory, worker {}: {}", name(), error.what()),
                      error.hint(), rank);
@@ -290,8 +293,11 @@ void World::require(const char* what, const Status& status) const {
                    status.failure().peer);
 }
 
-void World::set_faults(const Faults& faults) {
-  faults_ = faults;
+void World::plan_faults(std::vector<Fault> plan) {
+  if (place_.launched) {  // then these are the launcher's
+    std::erase_if(plan, [](const Fault& fault) { return fault.at && fault.is_signal(); });
+  }
+  faults_ = Faults(plan, place_.launched.value_or(std::chrono::steady_clock::now()));
   if (!membership_) return;
   faults_.tell_by([this] {
     membership_->send({.kind = ControlMessage::Kind::kFault,

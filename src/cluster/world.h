@@ -61,6 +61,7 @@ class World {
   bool is_crowded() const { return place_.crowded; }
   // Whether each has its own, but lets the others see where it computes (strategy/desk.h).
   bool has_desks() const { return is_of_one_host() && place_.apart; }
+  const LinkOptions& link() const { return place_.link; }
   std::chrono::nanoseconds timeout() const { return std::chrono::seconds(60); }
 
   // Throws Error when there are fewer shards in a batch than workers.
@@ -117,7 +118,7 @@ class World {
     const bool alone_;
     const double begin_;
   };
-  void set_faults(const Faults& faults);
+  void plan_faults(std::vector<Fault> plan);
   Faults& faults() { return faults_; }
   // The step of the run, from 1, and how many it has: for those points, and for people who ask.
   void set_step(uint64_t step, uint64_t steps) {

@@ -126,7 +126,10 @@ TEST_P(KilledRank, IsNamedByEverySurvivor) {
     }
     TcpListener own = std::move(listeners[static_cast<size_t>(rank)]);
     listeners.clear();
-    TcpFabric fabric(std::move(own), {.rank = rank, .addresses = addresses, .token = test_token()});
+    TcpFabric fabric(std::move(own), {.rank = rank,
+                                      .addresses = addresses,
+                                      .token = test_token(),
+                                      .link = link_of(GetParam().fabric)});
     run_rank(fabric, GetParam().name, pipes);
   }
   listeners.clear();
@@ -155,7 +158,8 @@ TEST_P(KilledRank, IsNamedByEverySurvivor) {
 
 std::vector<KilledCase> killed_cases() {
   std::vector<KilledCase> cases;
-  for (const TestedFabric fabric : {TestedFabric::kShm, TestedFabric::kTcp}) {
+  for (const TestedFabric fabric :
+       {TestedFabric::kShm, TestedFabric::kTcp, TestedFabric::kPacedTcp}) {
     for (const char* name : {"all_reduce_direct", "all_reduce_ring", "reduce_scatter", "all_gather",
                              "broadcast", "gather", "barrier"}) {
       cases.push_back({fabric, name});

@@ -53,6 +53,7 @@ std::vector<Case> all_cases() {
       for (const size_t length : {0u, 1u, 1009u, 50000u}) cases.push_back({fabric, world, length});
     }
   }
+  for (const int world : {2, 3}) cases.push_back({TestedFabric::kPacedTcp, world, 50000});
   return cases;
 }
 

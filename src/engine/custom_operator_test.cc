@@ -310,7 +310,7 @@ INSTANTIATE_TEST_SUITE_P(Models, CustomOperators,
 TEST(CustomOperator, FrozenPassesItsGradientOn) {
   Graph graph;
   const ValueId x = graph.add(dense(6), {graph.add_input({4})});
-  graph.add(dense(3), {graph.add(swish(), {x}, "own", false)});
+  graph.add(dense(3), {graph.add(swish(), {x}, "own", {.trainable = false})});
   Rig rig(graph, mean_squared_error(), 5);
   const Rig::Outcome expected = rig.run_reference(true, false), actual = rig.run_plan({});
   expect_close(actual.gradients, expected.gradients, 1e-5f, "gradients");

@@ -235,7 +235,7 @@ TEST(Fusion, FrozenLayersPassGradientsThrough) {
     Graph graph;
     int index = 0;
     const auto layer = [&](OperatorPtr op, ValueId from) {
-      return graph.add(std::move(op), {from}, "", index++ != frozen);
+      return graph.add(std::move(op), {from}, "", {.trainable = index++ != frozen});
     };
     const ValueId x = graph.add_input({4, 4, 4});
     const ValueId a = graph.add(relu(), {layer(conv(), x)});                             // 0
@@ -262,7 +262,7 @@ TEST(Fusion, ResidualsOfFrozenLayersGetTheirGradient) {
     Graph graph;
     const ValueId x = graph.add_input({4, 4, 4});
     const ValueId along = graph.add(conv(), {x});
-    const ValueId frozen = graph.add(norm ? batch_norm() : conv(), {x}, "", false);
+    const ValueId frozen = graph.add(norm ? batch_norm() : conv(), {x}, "", {.trainable = false});
     graph.add(relu(), {graph.add(add(), {along, frozen})});
     Rig rig(graph, mean_squared_error(), 3);
     expect_close(rig.run_plan({}).gradients, rig.run_reference(true, false).gradients, 1e-4f,

@@ -113,7 +113,7 @@ const Family& family_of(const Operator& op);
 Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64_t columns);
 
 // What rides along with a product, as a pass of its own over its output y (`rows` × `columns`):
-// the bias if `with_bias`, the residual and the activation.
+// the bias if `with_bias`, the residual and the activation. Why not in the product: fusion.h.
 void emit_epilogue(Lowering& lowering, const Group& group, const Ref& y, int64_t rows,
                    int64_t columns, bool with_bias);
 

@@ -1,6 +1,7 @@
 // The little that Starling needs around oneDNN: one engine, memory descriptors, and a primitive
 // with its arguments bound to Refs, run without allocation of ours. Primitives are made with a
-// user scratchpad, so oneDNN allocates none either.
+// user scratchpad, so oneDNN allocates none either; but it copies the arguments of each call into a
+// hash map.
 #pragma once
 
 #include <dnnl.hpp>

@@ -48,7 +48,7 @@ inline void expect_close(std::span<const float> actual, std::span<const float> e
 }
 
 struct Rig {
-  Rig(const Graph& g, LossPtr l, int64_t r, uint64_t seed = 5)
+  Rig(const Graph& g, LossPtr l, int64_t r, uint64_t draws = 5)
       : graph(g),
         loss(std::move(l)),
         rows(r),
@@ -56,16 +56,16 @@ struct Rig {
         moments(g),
         weights(space.total_floats()),
         packed(nullptr) {
-    const Floats drawn = random_floats(weights.size(), seed);
+    const Floats drawn = random_floats(weights.size(), draws);
     std::copy(drawn.begin(), drawn.end(), weights.begin());
     for (float& w : weights) w *= 0.5f;
     features = random_floats(
-        static_cast<size_t>(rows * graph.value(graph.inputs()[0]).shape.elements()), seed + 1);
+        static_cast<size_t>(rows * graph.value(graph.inputs()[0]).shape.elements()), draws + 1);
     const Shape out = graph.value(graph.output()).shape;
-    grad_output = random_floats(static_cast<size_t>(rows * out.elements()), seed + 2);
+    grad_output = random_floats(static_cast<size_t>(rows * out.elements()), draws + 2);
     if (loss) {
       labels =
-          random_floats(static_cast<size_t>(rows * loss->label_shape(out).elements()), seed + 3);
+          random_floats(static_cast<size_t>(rows * loss->label_shape(out).elements()), draws + 3);
       const bool classes = loss->kind() == "softmax_cross_entropy";
       for (size_t i = 0; i < labels.size(); ++i) {
         labels[i] =
@@ -80,7 +80,7 @@ struct Rig {
   }
 
   RowsContext context(bool training) const {
-    return {.rows = rows, .training = training, .seed = 11, .epoch = 2, .samples = samples};
+    return {.rows = rows, .training = training, .seed = seed, .epoch = epoch, .samples = samples};
   }
 
   std::unique_ptr<Plan> compile(PlanOptions options) {
@@ -187,6 +187,8 @@ struct Rig {
   Floats features, labels, grad_output, statistics, losses;
   std::vector<double> shard_moments;
   std::vector<uint64_t> samples;
+  uint64_t seed = 11;
+  uint32_t epoch = 2;
 };
 
 }  // namespace starling::testing_plans

@@ -50,6 +50,15 @@ Failure describe_failure(const Fabric& fabric, const Transfer& transfer) {
                       transfer.bytes, transfer.of_bytes)};
 }
 
+bool is_over(Fabric& fabric, Ticket& ticket, Status& status) {
+  if (!ticket) return true;
+  const Transfer transfer = fabric.poll(ticket);
+  if (transfer.pending()) return false;
+  ticket = Ticket();
+  if (transfer.failed() && status) status = describe_failure(fabric, transfer);
+  return true;
+}
+
 Result<size_t> wait(Fabric& fabric, Ticket ticket, Instant deadline) {
   while (true) {
     const Transfer transfer = fabric.poll(ticket);

@@ -137,6 +137,10 @@ Status receive(Fabric& fabric, int peer, Tag tag, std::span<std::byte> bytes, In
 Result<size_t> receive_up_to(Fabric& fabric, int peer, Tag tag, std::span<std::byte> bytes,
                              Instant deadline);
 
+// For code that looks at several: whether the transfer is over, which makes the ticket null. The
+// failure of one that failed becomes `status`, if that has none yet.
+bool is_over(Fabric& fabric, Ticket& ticket, Status& status);
+
 // The failure of a transfer that failed, or of one that is pending when its time is up, in words:
 // "receive rank=2 tag=41: peer 3 is gone after 12 ms, 1048576 of 4194304 bytes".
 Failure describe_failure(const Fabric& fabric, const Transfer& transfer);

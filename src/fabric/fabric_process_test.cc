@@ -113,9 +113,11 @@ class Processes {
       if (kind == TestedFabric::kShm) {
         fabric = std::make_unique<ShmFabric>(segment_.fd(), rank);
       } else {
-        fabric = std::make_unique<TcpFabric>(
-            std::move(listeners[static_cast<size_t>(rank)]),
-            TcpOptions{.rank = rank, .addresses = addresses, .token = test_token()});
+        fabric = std::make_unique<TcpFabric>(std::move(listeners[static_cast<size_t>(rank)]),
+                                             TcpOptions{.rank = rank,
+                                                        .addresses = addresses,
+                                                        .token = test_token(),
+                                                        .link = link_of(kind)});
       }
       Rank self{*fabric, socket};
       body(self);
@@ -315,7 +317,8 @@ TEST_P(KilledInABarrier, IsNamedByTheOthers) {
 INSTANTIATE_TEST_SUITE_P(ToldByLauncher, KilledInABarrier, testing::Bool());
 
 INSTANTIATE_TEST_SUITE_P(Fabrics, RealProcesses,
-                         testing::Values(TestedFabric::kShm, TestedFabric::kTcp),
+                         testing::Values(TestedFabric::kShm, TestedFabric::kTcp,
+                                         TestedFabric::kPacedTcp),
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace

@@ -16,7 +16,8 @@ using testing::Combine;
 using testing::HasSubstr;
 using testing::Values;
 
-const auto kKinds = Values(TestedFabric::kSim, TestedFabric::kShm, TestedFabric::kTcp);
+const auto kKinds =
+    Values(TestedFabric::kSim, TestedFabric::kShm, TestedFabric::kTcp, TestedFabric::kPacedTcp);
 const auto kWorlds = Values(1, 2, 3, 4, 7, 8);
 
 uint64_t key_of(int from, int to, uint64_t number = 0) {

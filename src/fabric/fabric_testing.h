@@ -20,11 +20,21 @@
 
 namespace starling {
 
-// Sim too, which a job cannot choose.
-enum class TestedFabric { kSim, kShm, kTcp };
+// Sim too, which a job cannot choose, and tcp as over another network.
+enum class TestedFabric { kSim, kShm, kTcp, kPacedTcp };
 
 inline std::string name_of(TestedFabric kind) {
-  return kind == TestedFabric::kSim ? "Sim" : kind == TestedFabric::kShm ? "Shm" : "Tcp";
+  switch (kind) {
+    case TestedFabric::kSim:
+      return "Sim";
+    case TestedFabric::kShm:
+      return "Shm";
+    case TestedFabric::kTcp:
+      return "Tcp";
+    case TestedFabric::kPacedTcp:
+      return "PacedTcp";
+  }
+  return "";
 }
 inline std::ostream& operator<<(std::ostream& out, TestedFabric kind) {
   return out << name_of(kind);
@@ -59,6 +69,12 @@ inline JobToken test_token() {
   return token;
 }
 
+// Of the paced one: slow enough that bytes are on their way, fast enough for a few MB.
+inline LinkOptions link_of(TestedFabric kind) {
+  if (kind != TestedFabric::kPacedTcp) return {};
+  return {.bits_per_second = 2'000'000'000, .delay = std::chrono::microseconds(300)};
+}
+
 inline void run_ranks(TestedFabric kind, int world, const std::function<void(Fabric& fabric)>& body,
                       uint64_t seed = 1) {
   if (kind == TestedFabric::kSim) {
@@ -76,8 +92,9 @@ inline void run_ranks(TestedFabric kind, int world, const std::function<void(Fab
     std::vector<TcpAddress> addresses;
     for (const TcpListener& listener : listeners) addresses.push_back(listener.address());
     run_threads(world, [&](int rank) {
-      TcpFabric fabric(std::move(listeners[static_cast<size_t>(rank)]),
-                       {.rank = rank, .addresses = addresses, .token = test_token()});
+      TcpFabric fabric(
+          std::move(listeners[static_cast<size_t>(rank)]),
+          {.rank = rank, .addresses = addresses, .token = test_token(), .link = link_of(kind)});
       body(fabric);
     });
   }

@@ -8,6 +8,16 @@
 #include "starling/error.h"
 
 namespace starling {
+namespace {
+
+void check_weight_decay(const ParameterSpec& parameter) {
+  const double decay = parameter.weight_decay.value_or(0);
+  if (decay >= 0 && decay <= 1e30) return;
+  throw input_error(fmt::format("weight_decay = {} of {} is out of range", decay, parameter.name),
+                    "weight_decay must be at least 0 (and at most 1e30)");
+}
+
+}  // namespace
 
 ValueId Graph::add_input(const Shape& shape) {
   values_.push_back({.shape = shape, .producer = -1, .consumers = {}});
@@ -15,7 +25,8 @@ ValueId Graph::add_input(const Shape& shape) {
   return inputs_.back();
 }
 
-ValueId Graph::add(OperatorPtr op, std::vector<ValueId> inputs, std::string name, bool trainable) {
+ValueId Graph::add(OperatorPtr op, std::vector<ValueId> inputs, std::string name,
+                   const NodeTraining& training) {
   const std::string kind = op->kind();
   if (name.empty()) {
     const auto same = std::count_if(nodes_.begin(), nodes_.end(),
@@ -31,7 +42,7 @@ ValueId Graph::add(OperatorPtr op, std::vector<ValueId> inputs, std::string name
             .op = op,
             .operator_id = static_cast<uint32_t>(nodes_.size()),
             .inputs = std::move(inputs),
-            .trainable = trainable};
+            .trainable = training.trainable};
   const std::vector<Shape> shapes = input_shapes(node);
   Shape output;
   try {
@@ -41,7 +52,11 @@ ValueId Graph::add(OperatorPtr op, std::vector<ValueId> inputs, std::string name
   } catch (const Error& error) {
     throw Error(error.cause(), fmt::format("layer {}: {}", name, error.what()), error.hint());
   }
-  for (ParameterSpec& parameter : node.parameters) parameter.name = name + "." + parameter.name;
+  for (ParameterSpec& parameter : node.parameters) {
+    parameter.name = name + "." + parameter.name;
+    if (training.weight_decay) parameter.weight_decay = training.weight_decay;
+    check_weight_decay(parameter);
+  }
 
   const int index = static_cast<int>(nodes_.size());
   for (ValueId input : node.inputs) values_[static_cast<size_t>(input)].consumers.push_back(index);

@@ -33,14 +33,20 @@ struct Node {
   bool trainable = true;
 };
 
+// What training does with a node's parameters.
+struct NodeTraining {
+  bool trainable = true;
+  std::optional<double> weight_decay = {};  // of those that decay; unset: the optimizer's
+};
+
 class Graph {
  public:
   ValueId add_input(const Shape& shape);
 
   // Appends a node; its name is made from the operator's kind when none is given. Throws Error
-  // that names the layer when shapes don't fit or the name is taken.
+  // that names the layer when shapes don't fit, the name is taken or the weight decay out of range.
   ValueId add(OperatorPtr op, std::vector<ValueId> inputs, std::string name = {},
-              bool trainable = true);
+              const NodeTraining& training = {});
 
   void set_output(ValueId value);
 

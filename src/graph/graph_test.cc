@@ -59,7 +59,7 @@ TEST(Differentiate, LeavesOutWhatNoParameterNeeds) {
 TEST(Differentiate, StopsAtFrozenLayers) {
   Graph graph;
   ValueId x = graph.add_input({8});
-  x = graph.add(dense(4), {x}, "frozen", false);
+  x = graph.add(dense(4), {x}, "frozen", {.trainable = false});
   graph.add(dense(2), {x});
   const Backward backward = differentiate(graph, false);
   ASSERT_EQ(backward.steps.size(), 1u);

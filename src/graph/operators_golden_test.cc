@@ -33,8 +33,11 @@ class OperatorGolden : public testing::TestWithParam<OperatorCase> {
  protected:
   void forward() {
     const OperatorCase& c = GetParam();
-    context_.rows = c.rows;
-    context_.training = c.training;
+    context_ = {.rows = c.rows,
+                .training = c.training,
+                .seed = c.seed,
+                .epoch = c.epoch,
+                .samples = c.samples};
     const auto inputs = pointers(c.inputs), parameters = pointers(c.parameters);
     output_.assign(c.output.size(), -77.0f);
     saved_.assign(static_cast<size_t>(c.op->saved_floats(c.input_shapes, c.rows)), -77.0f);
@@ -42,7 +45,7 @@ class OperatorGolden : public testing::TestWithParam<OperatorCase> {
     batch_mean_.assign(moments ? static_cast<size_t>(moments->channels) : 0, -77.0);
     batch_m2_ = batch_mean_;
     c.op->forward({.context = context_,
-                   .operator_id = 3,
+                   .operator_id = 0,
                    .input_shapes = c.input_shapes,
                    .inputs = inputs,
                    .parameters = parameters,
@@ -69,7 +72,7 @@ class OperatorGolden : public testing::TestWithParam<OperatorCase> {
     const auto parameters = pointers(c.parameters);
     const auto input_gradients = wanted(grad_inputs), parameter_gradients = wanted(grad_parameters);
     c.op->backward({.context = context_,
-                    .operator_id = 3,
+                    .operator_id = 0,
                     .input_shapes = c.input_shapes,
                     .inputs = inputs,
                     .parameters = parameters,

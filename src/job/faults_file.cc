@@ -18,7 +18,8 @@ constexpr size_t kMaxBytes = 1 << 20;
 constexpr double kMaxFactor = 1e6, kMaxSeconds = 1e9;
 constexpr uint64_t kRandomSteps = 30;
 
-// What each action has, in the order of Fault::Action. A fault with `at` has no point and no step.
+// What each action has, in the order of Fault::Action. With `at` it has no point, no step and no
+// steps; only with it `seconds`.
 struct Kind {
   std::string name;
   std::vector<std::string_view> required, optional;
@@ -26,11 +27,11 @@ struct Kind {
 const std::vector<Kind> kKinds = {
     {"kill", {"worker", "point"}, {"step", "at"}},
     {"freeze", {"worker", "point"}, {"step", "at"}},
-    {"hang", {"worker", "point"}, {"step"}},
-    {"slow", {"factor"}, {"worker", "step", "steps"}},
-    {"link", {"worker", "peer", "point"}, {"step"}},
-    {"disk", {}, {"worker", "step", "steps"}},
-    {"corrupt", {}, {"step"}},
+    {"hang", {"worker", "point"}, {"step", "at"}},
+    {"slow", {"factor"}, {"worker", "step", "steps", "at", "seconds"}},
+    {"link", {"worker", "peer", "point"}, {"step", "at"}},
+    {"disk", {}, {"worker", "step", "steps", "at", "seconds"}},
+    {"corrupt", {}, {"step", "at"}},
 };
 
 std::vector<std::string> action_names() {
@@ -95,10 +96,12 @@ void check_keys(const toml::table& table, const Kind& kind) {
     if (!table.contains(key) && !(key == "point" && table.contains("at")))
       refuse(table, key, fmt::format("\"{}\" needs it", kind.name));
   }
-  for (const std::string_view key : {"point", "step"}) {
+  for (const std::string_view key : {"point", "step", "steps"}) {
     if (table.contains("at") && table.contains(key))
-      refuse(table, key, "give a time with `at`, or a point and a step");
+      refuse(table, key, "give a time with `at`, or a point and steps");
   }
+  if (table.contains("seconds") && !table.contains("at"))
+    refuse(table, "seconds", "it goes with `at`; use `steps` with `step`");
 }
 
 Fault read_fault(const toml::table& table) {
@@ -113,6 +116,7 @@ Fault read_fault(const toml::table& table) {
   if (table.contains("step")) fault.step = static_cast<uint64_t>(count_of(table, "step"));
   if (table.contains("steps")) fault.steps = static_cast<uint64_t>(count_of(table, "steps"));
   if (table.contains("at")) fault.at = number_of(table, "at", 0, kMaxSeconds);
+  if (table.contains("seconds")) fault.seconds = number_of(table, "seconds", 0, kMaxSeconds);
   if (table.contains("factor")) fault.factor = number_of(table, "factor", 1, kMaxFactor);
   return fault;
 }
@@ -134,26 +138,31 @@ std::vector<Fault> parse_faults(const std::string& text, const std::string& wher
   return faults;
 }
 
-std::vector<Fault> load_faults(const std::filesystem::path& path, int workers, bool apart) {
+std::string_view name_of(Fault::Action action) { return kKinds[static_cast<size_t>(action)].name; }
+
+std::vector<Fault> load_faults(const std::filesystem::path& path, const FaultSubject& subject) {
   const std::string text = path.string();
   const bool is_seed = !text.empty() && text.size() <= 18 &&
                        text.find_first_not_of("0123456789") == std::string::npos;
-  return is_seed ? random_faults(std::stoull(text), workers, apart)
+  return is_seed ? random_faults(std::stoull(text), subject)
                  : parse_faults(read_text(path, kMaxBytes), text);
 }
 
-std::vector<Fault> random_faults(uint64_t seed, int workers, bool apart) {
+std::vector<Fault> random_faults(uint64_t seed, const FaultSubject& subject) {
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t end) { return random() % end; };
-  std::vector<int> names(static_cast<size_t>(workers));
+  std::vector<int> names(static_cast<size_t>(subject.workers));
   for (size_t i = 0; i < names.size(); ++i) names[i] = static_cast<int>(i);
   for (size_t i = names.size(); i > 1; --i) std::swap(names[i - 1], names[below(i)]);
-  names.pop_back();  // one stays
   std::vector<Fault> faults;
+  if (names.size() < 2) return faults;
+  const int stays = names.back();
+  names.pop_back();
+  const auto begin_somewhere = [&](Fault& fault) { fault.step = 1 + below(kRandomSteps); };
   for (const int worker : names) {
     Fault& fault = faults.emplace_back();
     fault.worker = worker;
-    fault.step = 1 + below(kRandomSteps);
+    begin_somewhere(fault);
     const uint64_t kind = below(10);
     if (kind == 0) {
       fault.action = Fault::Action::kSlow;
@@ -162,7 +171,11 @@ std::vector<Fault> random_faults(uint64_t seed, int workers, bool apart) {
       continue;
     }
     fault.action = kind <= 2 ? Fault::Action::kFreeze : Fault::Action::kKill;
-    if (apart) {
+    if (kind == 3 && subject.has_links) {  // costs one of the two
+      fault.action = Fault::Action::kLink;
+      fault.peer = stays;
+    }
+    if (subject.apart) {
       constexpr FaultPoint kPoints[] = {FaultPoint::kStep,    FaultPoint::kGradient,
                                         FaultPoint::kPushed,  FaultPoint::kLend,
                                         FaultPoint::kApplied, FaultPoint::kStrategy,
@@ -174,6 +187,12 @@ std::vector<Fault> random_faults(uint64_t seed, int workers, bool apart) {
     const auto first = static_cast<uint64_t>(FaultPoint::kStep),
                last = static_cast<uint64_t>(FaultPoint::kEvaluation);
     fault.point = static_cast<FaultPoint>(first + below(last - first + 1));
+  }
+  for (const Fault::Action action : {Fault::Action::kDisk, Fault::Action::kCorrupt}) {
+    if (below(4) != 0) continue;
+    Fault& fault = faults.emplace_back(Fault{.action = action, .worker = Fault::kEveryWorker});
+    begin_somewhere(fault);
+    fault.steps = action == Fault::Action::kDisk ? 1 + below(5) : 0;
   }
   return faults;
 }

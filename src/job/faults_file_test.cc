@@ -59,31 +59,43 @@ TEST(FaultsFile, EachActionHasItsOwnKeys) {
   EXPECT_EQ(link.action, Fault::Action::kLink);
   EXPECT_EQ(link.peer, 2);
   EXPECT_EQ(parse("\"freeze\"\nworker = 1\nat = 2.5\n").at, 2.5);
+  EXPECT_EQ(parse("\"corrupt\"\nat = 2.5\n").at, 2.5);
+  EXPECT_EQ(parse("\"slow\"\nfactor = 2\nat = 2.5\nseconds = 3\n").seconds, 3);
   EXPECT_EQ(parse("\"disk\"\nstep = 2\nsteps = 3\n").worker, Fault::kEveryWorker);
   EXPECT_EQ(parse("\"corrupt\"\nstep = 2\n").step, 2u);
-  for (const char* rest : {"\"link\"\nworker = 1\npoint = \"step\"\n", "\"corrupt\"\nworker = 1\n",
-                           "\"kill\"\nworker = 1\nat = -1\n", "\"hang\"\nworker = 1\nat = 1\n",
-                           "\"kill\"\nworker = 1\nat = 1\nstep = 2\n", "\"disk\"\nfactor = 2\n"}) {
+  for (const char* rest :
+       {"\"link\"\nworker = 1\npoint = \"step\"\n", "\"corrupt\"\nworker = 1\n",
+        "\"kill\"\nworker = 1\nat = -1\n", "\"hang\"\nworker = 1\nat = 1\nseconds = 2\n",
+        "\"slow\"\nfactor = 2\nseconds = 2\n", "\"disk\"\nat = 1\nsteps = 2\n",
+        "\"kill\"\nworker = 1\nat = 1\nstep = 2\n", "\"disk\"\nfactor = 2\n"}) {
     EXPECT_THROW(parse(rest), Error) << rest;
   }
 }
 
 TEST(FaultsFile, ASeedIsAPlan) {
+  constexpr FaultSubject kSubject{.workers = 4, .has_links = true};
+  std::set<Fault::Action> actions;
   for (uint64_t seed = 0; seed < 100; ++seed) {
-    const std::vector<Fault> faults = load_faults(std::to_string(seed), 4);
-    ASSERT_EQ(faults.size(), 3u);
+    const std::vector<Fault> faults = load_faults(std::to_string(seed), kSubject);
     std::set<int> workers;
-    for (const Fault& fault : faults) workers.insert(fault.worker);
+    for (const Fault& fault : faults) {
+      actions.insert(fault.action);
+      if (fault.worker == Fault::kEveryWorker) continue;
+      workers.insert(fault.worker);
+      EXPECT_NE(fault.peer, fault.worker);
+    }
     EXPECT_EQ(workers.size(), 3u) << "one stays";
-    const std::vector<Fault> again = random_faults(seed, 4);
+    const std::vector<Fault> again = random_faults(seed, kSubject);
+    ASSERT_EQ(faults.size(), again.size());
     for (size_t i = 0; i < faults.size(); ++i) {
       EXPECT_EQ(faults[i].action, again[i].action);
       EXPECT_EQ(faults[i].point, again[i].point);
       EXPECT_EQ(faults[i].step, again[i].step);
     }
   }
-  EXPECT_TRUE(random_faults(7, 1).empty());
-  EXPECT_THROW(load_faults("7x", 4), Error);
+  EXPECT_EQ(actions.size(), 6u) << "all but one that hangs";
+  EXPECT_TRUE(random_faults(7, {.workers = 1}).empty());
+  EXPECT_THROW(load_faults("7x", kSubject), Error);
 }
 
 TEST(FaultsFile, EveryPointIsDocumented) {

@@ -18,6 +18,7 @@ struct LayerJob {
   std::string type;
   std::string name;  // empty: numbered by its type
   bool frozen = false;
+  std::optional<double> weight_decay;  // unset: the optimizer's
 
   std::string activation = "linear";
   double slope = 0.01;  // of leaky_relu
@@ -76,6 +77,7 @@ struct TrainingJob {
   std::string loss = "softmax_cross_entropy";
   std::vector<std::string> metrics;  // empty: accuracy, where labels are classes
   bool shuffle = true;
+  double time_limit = 0;  // seconds; 0: none
   std::optional<EarlyStoppingJob> early_stopping;
   std::optional<SaveBestJob> save_best;
 };
@@ -112,6 +114,7 @@ struct CheckpointJob {
 struct StrategyJob {
   std::string name = "auto";  // single for one worker, all_reduce for more
   std::string fabric = "shm";
+  std::string link_rate, link_delay;  // empty: those of the machine
   bool exact = true;
   bool overlap = true;
   uint64_t replicas = 1;
@@ -125,6 +128,9 @@ struct StrategyJob {
   uint64_t period = 16;
   std::string outer = "average";
   std::string local_state = "kept";
+  uint64_t post_local_after = 0;
+  uint64_t tasks = 0;
+  std::string match = "random";
   double beta = 0.9;
   bool adjust_momentum = true;
   std::string balance = "even";

@@ -115,6 +115,7 @@ std::vector<Layer> make_layers(const std::vector<LayerJob>& jobs) {
     Layer layer = make_layer(job);
     if (!job.name.empty()) layer = layer.named(job.name);
     if (job.frozen) layer = layer.frozen();
+    if (job.weight_decay) layer = layer.with_weight_decay(*job.weight_decay);
     layers.push_back(std::move(layer));
   }
   return layers;
@@ -194,6 +195,9 @@ StrategyOptions strategy_options(const StrategyJob& job) {
           .period = job.period,
           .outer = job.outer,
           .local_state = job.local_state,
+          .post_local_after = job.post_local_after,
+          .match = job.match,
+          .tasks = job.tasks,
           .beta = job.beta,
           .balance = job.balance == "speed" ? Balance::kSpeed : Balance::kEven,
           .min_workers = job.min_workers,
@@ -232,6 +236,7 @@ FitOptions fit_options(const Job& job, const std::filesystem::path& folder) {
                                          .min_delta = stopping->min_delta,
                                          .restore_best = stopping->restore_best}));
   }
+  if (job.training.time_limit > 0) options.callbacks.push_back(time_limit(job.training.time_limit));
   if (job.checkpoint.enabled) {
     options.checkpoints = {.folder = folder / "checkpoints",
                            .every_seconds = job.checkpoint.every_seconds,

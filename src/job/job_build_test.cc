@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "error_of.h"
+#include "golden.h"
 #include "graph/graph.h"
 #include "job/job_fields.h"
 #include "starling/error.h"
@@ -28,6 +31,8 @@ TEST(JobBuild, BuildsEveryTypeOfLayer) {
       {"sequence", ", layers = [{type = \"relu\"}]"},
       {"residual", ", layers = [{type = \"relu\"}]"},
   };
+  std::set<std::string> with_golden_numbers;
+  for (const auto& c : golden::load_operator_cases()) with_golden_numbers.insert(c.op->kind());
   for (const LayerType& type : layer_types()) {
     const auto options = required.find(type.name);
     const std::string layer = "{type = \"" + std::string(type.name) + "\"" +
@@ -36,6 +41,7 @@ TEST(JobBuild, BuildsEveryTypeOfLayer) {
     const bool composed = type.name == "sequence" || type.name == "residual";
     if (!composed) {
       EXPECT_EQ(model.graph().nodes()[0].op->kind(), type.name);
+      EXPECT_TRUE(with_golden_numbers.contains(std::string(type.name))) << type.name;
     }
   }
 }
@@ -49,7 +55,9 @@ TEST(JobBuild, OptionsReachTheLayers) {
                 {type = "max_pool2d", window = 2, stride = 1},
                 {type = "residual", activation = "relu", )"
           R"(layers = [{type = "batch_norm", momentum = 0.2}], )"
-          R"(shortcut = [{type = "dropout", rate = 0.5}]})"),
+          R"(shortcut = [{type = "dropout", rate = 0.5}]},
+                {type = "sequence", weight_decay = 0.25, layers = [{type = "dense", units = 3}, )"
+          R"({type = "dense", units = 3, weight_decay = 0}]})"),
       {8, 8, 2});
   const auto nodes = model.graph().nodes();
   const auto& conv = dynamic_cast<const Conv2dOp&>(*nodes[0].op);
@@ -67,7 +75,10 @@ TEST(JobBuild, OptionsReachTheLayers) {
   EXPECT_EQ(dynamic_cast<const Pool2dOp&>(*nodes[2].op).window.stride_h, 1);
   EXPECT_EQ(dynamic_cast<const DropoutOp&>(*nodes[3].op).rate, 0.5f);
   EXPECT_EQ(dynamic_cast<const BatchNormOp&>(*nodes[4].op).options.momentum, 0.2f);
-  EXPECT_EQ(model.output_shape(), (Shape{3, 3, 6}));
+  EXPECT_EQ(model.output_shape(), (Shape{3, 3, 3}));
+  EXPECT_EQ(nodes[0].parameters[0].weight_decay, std::nullopt);
+  EXPECT_EQ(nodes[7].parameters[0].weight_decay, 0.25);
+  EXPECT_EQ(nodes[8].parameters[0].weight_decay, 0);
 }
 
 TEST(JobBuild, NamesTheLayerAndBothShapes) {
@@ -77,6 +88,13 @@ TEST(JobBuild, NamesTheLayerAndBothShapes) {
                 build_model(job, {8, 8, 2});
               }),
               AllOf(HasSubstr("layer conv2d_2:"), HasSubstr("6×6×4"), HasSubstr("9×9")));
+}
+
+TEST(JobBuild, NamesTheLayerWhoseWeightDecayIsOutOfRange) {
+  EXPECT_THAT(refusal([] { dense(3).with_weight_decay(-1)(input({4})); }),
+              AllOf(HasSubstr("weight_decay = -1"), HasSubstr("dense_1")));
+  EXPECT_THAT(refusal([] { job_of(R"({type = "dense", units = 3, weight_decay = -1})"); }),
+              HasSubstr("weight_decay"));
 }
 
 TEST(JobBuild, OptimizerFieldsReachTheOptimizer) {

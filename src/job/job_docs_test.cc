@@ -42,8 +42,9 @@ Rows expected_rows() {
   for (const LayerType& type : layer_types()) {
     for (size_t i = 0; i < type.fields.size(); ++i) {
       const LayerField& field = type.fields[i];
-      // The first three are the same for all, and documented once.
-      const std::string heading = i < 3 ? kEveryLayer : fmt::format("`{}`", type.name);
+      // What is the same for all is documented once.
+      const std::string heading =
+          i < kCommonLayerFields ? kEveryLayer : fmt::format("`{}`", type.name);
       rows[{heading, std::string(field.key)}] =
           row_of<LayerField, LayerJob>(field, default_text(type, field));
     }

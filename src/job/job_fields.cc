@@ -13,13 +13,20 @@ constexpr std::string_view kSources[] = {"fashion-mnist", "mnist",     "idx",
                                          "npy",           "synthetic", "synthetic-regression"};
 constexpr std::string_view kLosses[] = {"softmax_cross_entropy", "binary_cross_entropy",
                                         "mean_squared_error"};
-constexpr std::string_view kStrategies[] = {
-    "auto",      "single",           "all_reduce", "sharded", "parameter_server",
-    "local_sgd", "elastic_averaging"};
+constexpr std::string_view kStrategies[] = {"auto",
+                                            "single",
+                                            "all_reduce",
+                                            "sharded",
+                                            "parameter_server",
+                                            "local_sgd",
+                                            "elastic_averaging",
+                                            "incremental",
+                                            "gossip"};
 constexpr std::string_view kFabrics[] = {"shm", "tcp"};
 constexpr std::string_view kConsistencies[] = {"sync", "async", "ssp", "backup"};
 constexpr std::string_view kPartitions[] = {"dynamic", "equal", "weighted"};
 constexpr std::string_view kOuters[] = {"average", "nesterov"};
+constexpr std::string_view kMatches[] = {"random", "ring"};
 constexpr std::string_view kLocalStates[] = {"kept", "averaged", "reset"};
 constexpr std::string_view kBalances[] = {"even", "speed"};
 
@@ -163,6 +170,10 @@ void add_training_sections(std::vector<Section>& sections) {
             [](Job& j) -> Slot { return &j.training.metrics; }},
            {"shuffle", "A new order of samples in every epoch.",
             [](Job& j) -> Slot { return &j.training.shuffle; }},
+           {"time_limit",
+            "Seconds of training after which the run ends, with the epoch under way; 0: no limit.",
+            [](Job& j) -> Slot { return &j.training.time_limit; },
+            {.min = 0, .max = 1e9}},
        }});
   sections.push_back(
       {"training.early_stopping",
@@ -278,6 +289,12 @@ void add_run_sections(std::vector<Section>& sections) {
             [](Job& j) -> Slot { return &j.strategy.fabric; },
             {},
             kFabrics},
+           {"link_rate",
+            "tcp: what each worker's network is to carry, as \"100mbit\"; empty: what it does.",
+            [](Job& j) -> Slot { return &j.strategy.link_rate; }},
+           {"link_delay",
+            "tcp: how long each byte is to be on its way, as \"5ms\"; empty: as it is.",
+            [](Job& j) -> Slot { return &j.strategy.link_delay; }},
            {"exact", "Whether sums over workers keep the bits of one worker.",
             [](Job& j) -> Slot { return &j.strategy.exact; }},
            {"overlap", "tcp: exchange gradients while the rest of them is computed.",
@@ -288,10 +305,8 @@ void add_run_sections(std::vector<Section>& sections) {
             [](Job& j) -> Slot { return &j.strategy.replicas; },
             {.max = 1}},
            {"servers",
-            "parameter_server, local_sgd, elastic_averaging: processes beside the workers that "
-            "only serve; 0: every worker "
-            "serves "
-            "a slice.",
+            "Where workers use the parameter service: processes beside them that only serve; 0: "
+            "every worker serves a slice.",
             [](Job& j) -> Slot { return &j.strategy.servers; },
             {.max = 64}},
            {"consistency",
@@ -325,20 +340,35 @@ void add_run_sections(std::vector<Section>& sections) {
             "async, ssp: whether momentum is lowered, as stale gradients act like some.",
             [](Job& j) -> Slot { return &j.strategy.adjust_momentum; }},
            {"period",
-            "local_sgd, elastic_averaging: steps that workers make by themselves before they "
-            "agree.",
+            "local_sgd, elastic_averaging, incremental, gossip: steps that workers make by "
+            "themselves before they agree.",
             [](Job& j) -> Slot { return &j.strategy.period; },
             {.min = 1, .max = 1e6}},
            {"outer",
-            "local_sgd: what is made of the mean of the workers' changes.",
+            "local_sgd, incremental: what is made of the mean of the workers' changes.",
             [](Job& j) -> Slot { return &j.strategy.outer; },
             {},
             kOuters},
            {"local_state",
-            "local_sgd: what becomes of the workers' optimizer state when they agree.",
+            "local_sgd, incremental: what becomes of the workers' optimizer state when they "
+            "agree.",
             [](Job& j) -> Slot { return &j.strategy.local_state; },
             {},
             kLocalStates},
+           {"post_local_after",
+            "local_sgd, elastic_averaging, incremental, gossip: so many epochs are synchronous "
+            "first.",
+            [](Job& j) -> Slot { return &j.strategy.post_local_after; },
+            {.max = 1e6}},
+           {"tasks",
+            "incremental: how many tasks a round is cut into; 0: one for each worker.",
+            [](Job& j) -> Slot { return &j.strategy.tasks; },
+            {.max = 1e6}},
+           {"match",
+            "gossip: who averages with whom.",
+            [](Job& j) -> Slot { return &j.strategy.match; },
+            {},
+            kMatches},
            {"beta",
             "elastic_averaging: how strongly all workers together pull the centre.",
             [](Job& j) -> Slot { return &j.strategy.beta; },

@@ -51,10 +51,13 @@ struct Section {
 };
 std::span<const Section> job_sections();
 
+// type, name, frozen and weight_decay.
+inline constexpr size_t kCommonLayerFields = 4;
+
 struct LayerType {
   std::string_view name;
   std::string_view description;
-  std::vector<LayerField> fields;  // type, name and frozen, which all layers have, come first
+  std::vector<LayerField> fields;  // those that all layers have come first
   LayerJob defaults;
 };
 std::span<const LayerType> layer_types();

@@ -205,7 +205,7 @@ layers = [
   {type = "conv2d", name = "first", frozen = true, filters = 8, kernel = [3, 5], stride = 2, padding = 1},
   {type = "max_pool2d", window = 3, padding = "same"},
   {type = "residual", activation = "leaky_relu", slope = 0.3, layers = [{type = "relu"}]},
-  {type = "dropout", rate = 0.25},
+  {type = "dropout", rate = 0.25, weight_decay = 0.1},
 ]
 [training.save_best]
 value = "train_loss"
@@ -220,6 +220,8 @@ milestones = [3]
   EXPECT_EQ(again.name, job.name);
   EXPECT_EQ(again.model.layers[0].kernel.w, 5);
   EXPECT_EQ(again.model.layers[2].slope, 0.3);
+  EXPECT_EQ(again.model.layers[2].weight_decay, std::nullopt);
+  EXPECT_EQ(again.model.layers[3].weight_decay, 0.1);
   EXPECT_EQ(again.optimizer.weight_decay, 1e-4);
   EXPECT_TRUE(again.training.save_best);
   EXPECT_FALSE(again.training.early_stopping) << "what is off stays off";

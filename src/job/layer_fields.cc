@@ -21,6 +21,10 @@ std::vector<LayerField> common(std::vector<LayerField> own) {
        [](LayerJob& l) -> Slot { return &l.name; }},
       {"frozen", "Training leaves its weights as they are.",
        [](LayerJob& l) -> Slot { return &l.frozen; }},
+      {"weight_decay",
+       "Its weight decay; unset: the optimizer's.",
+       [](LayerJob& l) -> Slot { return &l.weight_decay; },
+       {.max = 1e30}},
   };
   fields.insert(fields.end(), own.begin(), own.end());
   return fields;

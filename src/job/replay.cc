@@ -14,7 +14,7 @@
 #include "job/run_folder.h"
 #include "param/record_file.h"
 #include "starling/error.h"
-#include "train/stretch_replay.h"
+#include "train/numbers.h"
 
 namespace starling {
 namespace {

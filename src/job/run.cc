@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "base/atomic_file.h"
 #include "base/isa.h"
 #include "base/json.h"
 #include "base/read_file.h"
 #include "cluster/world.h"
+#include "job/fault_table.h"
 #include "job/job_build.h"
 #include "job/run_folder.h"
 #include "job/solo_requests.h"
@@ -22,6 +24,9 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
+// In report.json: what ended a run before its last epoch, for good.
+constexpr const char* kEarlyStopping = "early_stopping";
+constexpr const char* kTimeLimit = "time_limit";
 
 // The job as it is run: what was left to defaults is written down, so that the run can be
 // repeated by a version with other defaults, and paths hold from every folder.
@@ -79,7 +84,7 @@ class Run {
         bar_(options.out, options.progress) {}
 
   RunResult run() {
-    world().set_faults(Faults(options_.faults));
+    world().plan_faults(options_.faults);
     world().pass(FaultPoint::kStart);
     TrainerOptions trainer_settings = trainer_options(job_);
     check(trainer_settings);
@@ -117,15 +122,17 @@ class Run {
     if (options_.resume) check_not_finished();
   }
 
-  // Early stopping ends a run before its last epoch; going on would undo that.
+  // Early stopping or the time limit ends a run before its last epoch; going on would undo that.
   void check_not_finished() const {
     if (!is_there(folder_.report())) return;
     const Json report = parse_json(read_text(folder_.report(), kMaxTextBytes));
-    if (report.is_object() && report.contains("stopped_by") && report["stopped_by"].is_string() &&
-        report["stopped_by"].get_ref<const std::string&>() == "early_stopping") {
-      throw input_error(fmt::format("the run in {} is finished: early stopping ended it",
-                                    folder_.path().string()),
-                        "start anew with --overwrite, or in another folder with --run-dir");
+    if (!report.is_object() || !report.contains("stopped_by")) return;
+    for (const auto& [name, what] :
+         {std::pair{kEarlyStopping, "early stopping"}, {kTimeLimit, "the time limit"}}) {
+      if (report["stopped_by"] != name) continue;
+      throw input_error(
+          fmt::format("the run in {} is finished: {} ended it", folder_.path().string(), what),
+          "start anew with --overwrite, or in another folder with --run-dir");
     }
   }
 
@@ -203,6 +210,7 @@ class Run {
     world().agree("results", [&] {
       world().pass(FaultPoint::kResults);
       if (!is_chief()) return;
+      remove_dead_temporaries(folder_.path());  // of chiefs before this one
       if (!result.stopped) trainer.save(folder_.model());
       write_results();
       result.report = report(trainer, evaluation);
@@ -335,14 +343,20 @@ class Run {
     report.strategy = summary.strategy;
     report.workers = world().computing();
     report.servers = world().workers() - report.workers;
+    report.link_rate = job_.strategy.link_rate;
+    report.link_delay = job_.strategy.link_delay;
     report.consistency = job_.strategy.consistency;
     report.partition = job_.strategy.partition;
     report.staleness = summary.staleness;
     report.dropped_gradients = summary.dropped_gradients;
     report.apart = trains_apart(strategy_options(job_.strategy));
-    report.period = job_.strategy.period;
+    if (makes_local_steps(strategy_options(job_.strategy))) report.period = job_.strategy.period;
     report.outer = job_.strategy.outer;
     report.local_state = job_.strategy.local_state;
+    report.post_local_after = job_.strategy.post_local_after;
+    report.tasks = job_.strategy.tasks;
+    report.match = job_.strategy.match;
+    report.meetings = summary.meetings;
     report.beta = job_.strategy.beta;
     report.disagreement = summary.disagreement;
     report.lanes = trainer.lanes();
@@ -350,8 +364,8 @@ class Run {
     report.bytes_sent = summary.bytes_moved;
     report.optimizer_bytes = summary.optimizer_bytes;
     for (const WorkerTimes& t : summary.times)
-      report.times.push_back(
-          {t.worker, t.input, t.compute, t.communication, t.hidden, t.waiting, t.shards, t.shard});
+      report.times.push_back({t.worker, t.input, t.compute, t.communication, t.hidden, t.waiting,
+                              t.shards, t.shard, t.bytes_sent});
     report.balance = job_.strategy.balance;
     report.rebalances = summary.rebalances;
     report.shards = static_cast<int>(job_.shards);
@@ -379,10 +393,14 @@ class Run {
     if (summary.stopped) {
       report.stopped_by = "signal";
     } else if (history_.size() < job_.training.epochs) {
-      report.stopped_by = "early_stopping";
+      const std::vector<double> seconds = history_.column("train_seconds");
+      const double trained = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+      const double limit = job_.training.time_limit;
+      report.stopped_by = limit > 0 && trained >= limit ? kTimeLimit : kEarlyStopping;
     }
     for (const World::Recovery& recovery : world().recoveries())
       report.recoveries.push_back(in_report(recovery));
+    report.faults = fault_table(options_.faults, world().recoveries());
     if (evaluation) {
       report.test_loss = (*evaluation)["loss"];
       for (const auto& [name, value] : evaluation->values) {

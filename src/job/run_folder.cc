@@ -68,6 +68,7 @@ void RunFolder::prepare(FolderUse use) const {
   // Without a checkpoint the run starts at the beginning, and what it noted before is void.
   if (use != FolderUse::kResume || !has_checkpoint()) remove_run();
   make_folder(path_);
+  remove_dead_temporaries(path_);
 }
 
 void RunFolder::remove_run() const {

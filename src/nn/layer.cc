@@ -12,15 +12,15 @@ Layer make_layer(Layer::Impl::Build build) {
 }
 
 Layer operator_layer(OperatorPtr op, Activation activation = linear) {
-  return make_layer([op = std::move(op), activation](Graph& graph,
-                                                     const std::vector<ValueId>& inputs,
-                                                     const std::string& name, bool trainable) {
-    const ValueId x = graph.add(op, inputs, name, trainable);
-    if (activation.kind == Activation::Kind::kNone) return x;
-    const auto kind = static_cast<ActivationKind>(static_cast<int>(activation.kind) - 1);
-    return graph.add(std::make_shared<ActivationOp>(kind, activation.slope), {x},
-                     name.empty() ? "" : name + "." + activation_name(kind));
-  });
+  return make_layer(
+      [op = std::move(op), activation](Graph& graph, const std::vector<ValueId>& inputs,
+                                       const std::string& name, const NodeTraining& training) {
+        const ValueId x = graph.add(op, inputs, name, training);
+        if (activation.kind == Activation::Kind::kNone) return x;
+        const auto kind = static_cast<ActivationKind>(static_cast<int>(activation.kind) - 1);
+        return graph.add(std::make_shared<ActivationOp>(kind, activation.slope), {x},
+                         name.empty() ? "" : name + "." + activation_name(kind));
+      });
 }
 
 // The input of a layer that takes one.
@@ -32,12 +32,11 @@ ValueId only(const std::vector<ValueId>& inputs) {
 
 // Builds layers one after another; names of a named sequence start with its own.
 ValueId build_all(Graph& graph, const std::vector<Layer>& layers, ValueId x,
-                  const std::string& name, bool trainable) {
+                  const std::string& name, const NodeTraining& training) {
   const std::shared_ptr<Graph> unowned(&graph, [](Graph*) {});
   for (size_t i = 0; i < layers.size(); ++i) {
     Layer layer = name.empty() ? layers[i] : layers[i].named(fmt::format("{}.{}", name, i + 1));
-    if (!trainable) layer = layer.frozen();
-    x = layer(Symbol(unowned, x)).id();
+    x = Layer::Impl::inside(training, layer)(Symbol(unowned, x)).id();
   }
   return x;
 }
@@ -76,7 +75,7 @@ Symbol add(const Symbol& a, const Symbol& b) { return Layer(std::make_shared<Add
 Layer::Layer(std::shared_ptr<const Operator> op) : Layer(operator_layer(std::move(op))) {}
 
 Symbol Layer::operator()(const Symbol& x) const {
-  return {x.graph(), impl_->build(*x.graph(), {x.id()}, impl_->name, impl_->trainable)};
+  return {x.graph(), impl_->build(*x.graph(), {x.id()}, impl_->name, impl_->training)};
 }
 
 Symbol Layer::operator()(const std::vector<Symbol>& inputs) const {
@@ -92,7 +91,7 @@ Symbol Layer::operator()(const std::vector<Symbol>& inputs) const {
     }
     ids.push_back(input.id());
   }
-  return {graph, impl_->build(*graph, ids, impl_->name, impl_->trainable)};
+  return {graph, impl_->build(*graph, ids, impl_->name, impl_->training)};
 }
 
 Layer Layer::named(std::string name) const {
@@ -103,15 +102,28 @@ Layer Layer::named(std::string name) const {
 
 Layer Layer::frozen() const {
   auto impl = std::make_shared<Impl>(*impl_);
-  impl->trainable = false;
+  impl->training.trainable = false;
+  return Layer(std::shared_ptr<const Impl>(std::move(impl)));
+}
+
+Layer Layer::with_weight_decay(double weight_decay) const {
+  auto impl = std::make_shared<Impl>(*impl_);
+  impl->training.weight_decay = weight_decay;
+  return Layer(std::shared_ptr<const Impl>(std::move(impl)));
+}
+
+Layer Layer::Impl::inside(const NodeTraining& outer, const Layer& layer) {
+  auto impl = std::make_shared<Impl>(*layer.impl_);
+  NodeTraining& own = impl->training;
+  own.trainable = own.trainable && outer.trainable;
+  if (!own.weight_decay) own.weight_decay = outer.weight_decay;
   return Layer(std::shared_ptr<const Impl>(std::move(impl)));
 }
 
 Activation::operator Layer() const {
   if (kind == Kind::kNone) {
-    return make_layer([](Graph&, const std::vector<ValueId>& inputs, const std::string&, bool) {
-      return only(inputs);
-    });
+    return make_layer([](Graph&, const std::vector<ValueId>& inputs, const std::string&,
+                         const NodeTraining&) { return only(inputs); });
   }
   return operator_layer(std::make_shared<ActivationOp>(
       static_cast<ActivationKind>(static_cast<int>(kind) - 1), slope));
@@ -169,24 +181,25 @@ Layer batch_norm(BatchNormOptions options) {
 
 Layer sequence(std::vector<Layer> layers) {
   return make_layer([layers = std::move(layers)](Graph& graph, const std::vector<ValueId>& inputs,
-                                                 const std::string& name, bool trainable) {
-    return build_all(graph, layers, only(inputs), name, trainable);
+                                                 const std::string& name,
+                                                 const NodeTraining& training) {
+    return build_all(graph, layers, only(inputs), name, training);
   });
 }
 
 Layer residual(std::vector<Layer> layers, Activation activation, std::vector<Layer> shortcut) {
   return make_layer([layers = std::move(layers), activation, shortcut = std::move(shortcut)](
                         Graph& graph, const std::vector<ValueId>& inputs, const std::string& name,
-                        bool trainable) {
+                        const NodeTraining& training) {
     const ValueId x = only(inputs);
     const ValueId along =
-        build_all(graph, shortcut, x, name.empty() ? name : name + ".shortcut", trainable);
-    const ValueId through = build_all(graph, layers, x, name, trainable);
+        build_all(graph, shortcut, x, name.empty() ? name : name + ".shortcut", training);
+    const ValueId through = build_all(graph, layers, x, name, training);
     const ValueId sum =
         graph.add(std::make_shared<AddOp>(), {along, through}, name.empty() ? name : name + ".add");
     if (activation.kind == Activation::Kind::kNone) return sum;
     return build_all(graph, {Layer(activation)}, sum, name.empty() ? name : name + ".out",
-                     trainable);
+                     training);
   });
 }
 

@@ -14,12 +14,15 @@ class Layer::Impl {
  public:
   // Adds the layer's nodes for `inputs` and returns its output. An empty name means a numbered one.
   using Build = std::function<ValueId(Graph& graph, const std::vector<ValueId>& inputs,
-                                      const std::string& name, bool trainable)>;
+                                      const std::string& name, const NodeTraining& training)>;
 
   explicit Impl(Build function) : build(std::move(function)) {}
   Build build;
   std::string name;
-  bool trainable = true;
+  NodeTraining training;
+
+  // The layer as a part of one that is trained like this.
+  static Layer inside(const NodeTraining& outer, const Layer& layer);
 };
 
 }  // namespace starling

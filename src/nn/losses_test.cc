@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "error_of.h"
 #include "golden.h"
@@ -41,6 +43,29 @@ TEST_P(LossGolden, GradientsArePyTorchsAndOverwrite) {
   c.loss->backward(c.rows, c.shape, c.prediction.data(), c.labels.data(), c.scale, gradient.data());
   for (size_t i = 0; i < gradient.size(); ++i) {
     EXPECT_NEAR(gradient[i], c.grad_prediction[i], 1e-7f) << "element " << i;
+  }
+}
+
+// Near zero: far out f32 has no digits left for the difference.
+TEST_P(LossGolden, GradientsEqualCentralDifferences) {
+  const LossCase& c = GetParam();
+  constexpr float kStep = 0x1p-7f;
+  Floats prediction;
+  for (float value : c.prediction) prediction.push_back(std::clamp(value, -3.0f, 3.0f));
+  Floats gradient(prediction.size()), losses(c.losses.size());
+  c.loss->backward(c.rows, c.shape, prediction.data(), c.labels.data(), c.scale, gradient.data());
+  const auto total = [&] {
+    c.loss->forward(c.rows, c.shape, prediction.data(), c.labels.data(), losses.data());
+    return double{c.scale} * std::accumulate(losses.begin(), losses.end(), 0.0);
+  };
+  for (size_t i = 0; i < prediction.size(); ++i) {
+    const float middle = prediction[i], above = middle + kStep, below = middle - kStep;
+    prediction[i] = above;
+    const double higher = total();
+    prediction[i] = below;
+    const double lower = total();
+    prediction[i] = middle;
+    EXPECT_NEAR(gradient[i], (higher - lower) / (double{above} - below), 1e-4) << "element " << i;
   }
 }
 

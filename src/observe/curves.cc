@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "observe/curves_axis.h"
+#include "observe/markup.h"
 
 namespace starling {
 namespace {
@@ -45,30 +46,6 @@ struct Frame {
     return kPanelBottom - (kPanelBottom - kPanelTop) * y.position(value);
   }
 };
-
-// Text that is safe between tags and in attributes; control characters have no place in XML.
-std::string escaped(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
-    }
-  }
-  return safe;
-}
 
 // "train_loss" in the panel of losses is "train"; "val_top5_accuracy" is "validation top5".
 std::string label_of(std::string name, std::string_view kind) {

@@ -40,21 +40,25 @@ std::vector<std::string> History::names() const {
 std::vector<double> History::column(std::string_view name) const {
   std::vector<double> column;
   for (const EpochRecord& record : epochs_) {
-    column.push_back(name == "epoch"     ? static_cast<double>(record.epoch)
-                     : name == "step"    ? static_cast<double>(record.step)
-                     : name == "seconds" ? record.seconds
-                                         : record.value(name));
+    column.push_back(name == "epoch"           ? static_cast<double>(record.epoch)
+                     : name == "step"          ? static_cast<double>(record.step)
+                     : name == "seconds"       ? record.seconds
+                     : name == "samples"       ? static_cast<double>(record.samples)
+                     : name == "train_seconds" ? record.train_seconds
+                     : name == "bytes_sent"    ? static_cast<double>(record.bytes_sent)
+                                               : record.value(name));
   }
   return column;
 }
 
 std::string History::to_csv() const {
   const std::vector<std::string> all = names();
-  std::string csv = "epoch,step,seconds";
+  std::string csv = "epoch,step,seconds,samples,train_seconds,bytes_sent";
   for (const std::string& name : all) csv += "," + csv_field(name);
   csv += "\n";
   for (const EpochRecord& record : epochs_) {
-    csv += fmt::format("{},{},{}", record.epoch, record.step, record.seconds);
+    csv += fmt::format("{},{},{},{},{},{}", record.epoch, record.step, record.seconds,
+                       record.samples, record.train_seconds, record.bytes_sent);
     for (const std::string& name : all) {
       const bool present = std::any_of(record.values.begin(), record.values.end(),
                                        [&](const auto& value) { return value.first == name; });

@@ -9,7 +9,6 @@
 namespace starling {
 namespace {
 
-
 Error not_a_history(const char* what) {
   return input_error(std::string("the saved history is damaged: ") + what,
                      "resume from an earlier checkpoint");
@@ -59,6 +58,9 @@ Json history_to_json(const History& history) {
     epochs.push_back({{"epoch", record.epoch},
                       {"step", record.step},
                       {"seconds", number_to_json(record.seconds)},
+                      {"samples", record.samples},
+                      {"train_seconds", number_to_json(record.train_seconds)},
+                      {"bytes_sent", record.bytes_sent},
                       {"values", std::move(values)}});
   }
   return epochs;
@@ -74,6 +76,10 @@ History history_from_json(const Json& epochs) {
         count_from_json(field(epoch, "epoch"), std::numeric_limits<uint32_t>::max()));
     record.step = count_from_json(field(epoch, "step"), std::numeric_limits<uint64_t>::max());
     record.seconds = number_from_json(field(epoch, "seconds"));
+    record.samples = count_from_json(field(epoch, "samples"), std::numeric_limits<uint64_t>::max());
+    record.train_seconds = number_from_json(field(epoch, "train_seconds"));
+    record.bytes_sent =
+        count_from_json(field(epoch, "bytes_sent"), std::numeric_limits<uint64_t>::max());
     const Json& values = field(epoch, "values");
     if (!values.is_array()) throw not_a_history("the values are not a list");
     for (const Json& value : values) {

@@ -17,8 +17,15 @@ namespace {
 
 History two_epochs() {
   History history;
-  history.append({1, 938, 1.0 / 3, {{"train_loss", 0.1 + 0.2}, {"val_accuracy", 5e-324}}});
-  history.append({2, 1876, 1e22, {{"train_loss", -0.0}, {"a,\"b\"", 1.7976931348623157e308}}});
+  history.append(
+      {1, 938, 1.0 / 3, {{"train_loss", 0.1 + 0.2}, {"val_accuracy", 5e-324}}, 60000, 0.25, 4096});
+  history.append({2,
+                  1876,
+                  1e22,
+                  {{"train_loss", -0.0}, {"a,\"b\"", 1.7976931348623157e308}},
+                  120000,
+                  1e21,
+                  0});
   return history;
 }
 
@@ -27,6 +34,9 @@ TEST(History, ColumnsHoldNanWhereAnEpochLacksTheValue) {
   EXPECT_EQ(history.names(), (std::vector<std::string>{"train_loss", "val_accuracy", "a,\"b\""}));
   EXPECT_EQ(history.column("train_loss"), (std::vector<double>{0.1 + 0.2, -0.0}));
   EXPECT_EQ(history.column("step"), (std::vector<double>{938, 1876}));
+  EXPECT_EQ(history.column("samples"), (std::vector<double>{60000, 120000}));
+  EXPECT_EQ(history.column("train_seconds"), (std::vector<double>{0.25, 1e21}));
+  EXPECT_EQ(history.column("bytes_sent"), (std::vector<double>{4096, 0}));
   EXPECT_TRUE(std::isnan(history.column("val_accuracy")[1]));
   EXPECT_TRUE(std::isnan(history.column("none")[0]));
 }
@@ -37,14 +47,16 @@ TEST(History, CsvIsReadBackExactly) {
   std::istringstream csv(read_text(folder.path() / "history.csv", 10000));
   std::string line;
   std::getline(csv, line);
-  EXPECT_EQ(line, "epoch,step,seconds,train_loss,val_accuracy,\"a,\"\"b\"\"\"");
+  EXPECT_EQ(line,
+            "epoch,step,seconds,samples,train_seconds,bytes_sent,train_loss,val_accuracy,\"a,"
+            "\"\"b\"\"\"");
   std::getline(csv, line);
-  EXPECT_EQ(line, "1,938,0.3333333333333333,0.30000000000000004,5e-324,");
+  EXPECT_EQ(line, "1,938,0.3333333333333333,60000,0.25,4096,0.30000000000000004,5e-324,");
   EXPECT_EQ(std::strtod(line.c_str() + line.find("0.300"), nullptr), 0.1 + 0.2);
   std::getline(csv, line);
-  EXPECT_EQ(line, "2,1876,1e+22,-0,,1.7976931348623157e+308");
+  EXPECT_EQ(line, "2,1876,1e+22,120000,1e+21,0,-0,,1.7976931348623157e+308");
   EXPECT_FALSE(std::getline(csv, line));
-  EXPECT_EQ(History().to_csv(), "epoch,step,seconds\n");
+  EXPECT_EQ(History().to_csv(), "epoch,step,seconds,samples,train_seconds,bytes_sent\n");
 }
 
 TEST(History, JsonTextIsReadBackExactly) {

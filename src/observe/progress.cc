@@ -21,11 +21,6 @@ double steady_clock_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-int terminal_columns(std::FILE* out) {
-  winsize size{};
-  return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 // 41230 as "41,230".
 std::string grouped(double number) {
   std::string text = fmt::format("{:.0f}", std::clamp(number, 0.0, 1e15));
@@ -60,6 +55,11 @@ std::string labelled(const std::string& name, double value) {
 }
 
 }  // namespace
+
+int terminal_columns(std::FILE* out) {
+  winsize size{};
+  return ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
 
 ProgressBar::ProgressBar(std::FILE* out, ProgressOptions options)
     : out_(out), options_(std::move(options)) {

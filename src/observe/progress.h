@@ -26,6 +26,9 @@ struct ProgressOptions {
   std::function<int()> columns = {};     // default: asks the terminal, 80 when it does not know
 };
 
+// Of the terminal that `out` is; 80 when it does not say.
+int terminal_columns(std::FILE* out);
+
 class ProgressBar {
  public:
   struct Epoch {

@@ -9,11 +9,6 @@
 namespace starling {
 namespace {
 
-template <typename T>
-OrderedJson or_null(const std::optional<T>& value) {
-  return value ? OrderedJson(*value) : OrderedJson();
-}
-
 OrderedJson times_to_json(const std::vector<Report::Times>& times) {
   OrderedJson workers = OrderedJson::array();
   for (const Report::Times& worker : times) {
@@ -26,6 +21,7 @@ OrderedJson times_to_json(const std::vector<Report::Times>& times) {
     split["waiting_s"] = worker.waiting;
     split["shards"] = worker.shards;
     split["shard_s"] = worker.shard;
+    split["bytes_sent"] = worker.bytes_sent;
   }
   return workers;
 }
@@ -34,6 +30,24 @@ OrderedJson stragglers_to_json(const std::vector<Report::Times>& times) {
   OrderedJson names = OrderedJson::array();
   for (const Report::Times& worker : stragglers(times)) names.push_back(worker.worker);
   return names;
+}
+
+OrderedJson faults_to_json(const std::vector<Report::Fault>& faults) {
+  OrderedJson list = OrderedJson::array();
+  for (const Report::Fault& fault : faults) {
+    OrderedJson& entry = list.emplace_back();
+    entry["action"] = fault.action;
+    entry["worker"] = or_null(fault.worker);
+    if (fault.peer) entry["peer"] = *fault.peer;
+    entry["point"] = or_null(fault.point);
+    entry["step"] = or_null(fault.step);
+    entry["at"] = or_null(fault.at);
+    entry["lost"] = or_null(fault.lost);
+    entry["detection_s"] = or_null(fault.detection);
+    entry["resumption_s"] = or_null(fault.resumption);
+    entry["work_lost_s"] = or_null(fault.work_lost);
+  }
+  return list;
 }
 
 OrderedJson recoveries_to_json(const std::vector<Report::Recovery>& recoveries) {
@@ -46,7 +60,7 @@ OrderedJson recoveries_to_json(const std::vector<Report::Recovery>& recoveries) 
     entry["how"] = recovery.how;
     entry["noticed_in"] = recovery.operation;
     entry["redone"] = recovery.redone;
-    entry["detection_s"] = recovery.detection ? OrderedJson(*recovery.detection) : OrderedJson();
+    entry["detection_s"] = or_null(recovery.detection);
     entry["resumption_s"] = recovery.resumption;
     entry["work_lost_s"] = recovery.work_lost;
   }
@@ -70,20 +84,27 @@ std::string report_to_json(const Report& report) {
   json["strategy"] = report.strategy;
   json["workers"] = report.workers;
   json["servers"] = report.servers;
+  if (!report.link_rate.empty()) json["link_rate"] = report.link_rate;
+  if (!report.link_delay.empty()) json["link_delay"] = report.link_delay;
   if (report.consistency != "sync") json["consistency"] = report.consistency;
   if (report.apart) {
     json["partition"] = report.partition;
     json["staleness"] = report.staleness;
     json["dropped_gradients"] = report.dropped_gradients;
   }
-  const bool rounds = report.strategy == "local_sgd",
-             centre = report.strategy == "elastic_averaging";
-  if (rounds || centre) json["period"] = report.period;
-  if (rounds) {
+  if (report.period > 0) json["period"] = report.period;
+  const bool tasks = report.strategy == "incremental";
+  if (tasks || report.strategy == "local_sgd") {
     json["outer"] = report.outer;
     json["local_state"] = report.local_state;
   }
-  if (centre) json["beta"] = report.beta;
+  if (report.period > 0) json["post_local_after"] = report.post_local_after;
+  if (tasks) json["tasks"] = report.tasks;
+  if (report.strategy == "gossip") {
+    json["match"] = report.match;
+    json["meetings"] = report.meetings;
+  }
+  if (report.strategy == "elastic_averaging") json["beta"] = report.beta;
   if (report.disagreement) json["disagreement"] = *report.disagreement;
   json["lanes"] = report.lanes;
   json["shards"] = report.shards;
@@ -110,6 +131,7 @@ std::string report_to_json(const Report& report) {
   json["balance"] = report.balance;
   json["rebalances"] = report.rebalances;
   json["recoveries"] = recoveries_to_json(report.recoveries);
+  if (!report.faults.empty()) json["faults"] = faults_to_json(report.faults);
   json["samples_unique"] = or_null(report.samples_unique);
   json["samples_duplicated"] = or_null(report.samples_duplicated);
   json["samples_missing"] = or_null(report.samples_missing);

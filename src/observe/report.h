@@ -15,13 +15,18 @@ struct Report {
   std::string strategy = "single";
   int workers = 1;
   int servers = 0;                     // beside them, that compute nothing
+  std::string link_rate, link_delay;   // of the network that they were to see; empty: as it was
   std::string consistency = "sync";    // of parameter_server
   std::string partition;               // where workers train apart
   std::vector<uint64_t> staleness;     // gradients by updates that their weights had missed
   uint64_t dropped_gradients = 0;      // that came too late
   bool apart = false;                  // workers train apart
-  uint64_t period = 0;                 // of local_sgd and elastic_averaging
-  std::string outer, local_state;      // of local_sgd
+  uint64_t period = 0;                 // where workers make steps by themselves; else 0
+  std::string outer, local_state;      // of local_sgd and incremental
+  uint64_t post_local_after = 0;       // where there is a period
+  uint64_t tasks = 0;                  // of incremental
+  std::string match;                   // of gossip
+  uint64_t meetings = 0;               // likewise
   double beta = 0;                     // of elastic_averaging
   std::optional<double> disagreement;  // of workers that make steps by themselves
   int lanes = 1;
@@ -62,6 +67,7 @@ struct Report {
     double input = 0, compute = 0, communication = 0, hidden = 0, waiting = 0;
     int shards = 0;    // at the end
     double shard = 0;  // what one took, over the run; 0: was not measured
+    uint64_t bytes_sent = 0;
   };
   // Workers that were lost, and how the others went on.
   struct Recovery {
@@ -74,12 +80,25 @@ struct Report {
     double resumption = 0, work_lost = 0;
   };
   std::vector<Recovery> recoveries;
+  // What was planned to go wrong, and what came of it.
+  struct Fault {
+    std::string action;
+    std::optional<int> worker, peer;  // none: all
+    std::optional<std::string> point;
+    std::optional<uint64_t> step;
+    std::optional<double> at;
+    // Of faults that cost a worker: who it was, if it came so far, and as in Recovery.
+    std::optional<int> lost;
+    std::optional<double> detection, resumption, work_lost;
+  };
+  std::vector<Fault> faults;
   std::vector<Times> times;  // by worker
   std::string balance = "even";
   uint64_t rebalances = 0;  // how often shards or slices were placed otherwise
 
   std::optional<std::string> resumed_from;  // the checkpoint
-  std::optional<std::string> stopped_by;  // "early_stopping", "signal", …; absent: it ran through
+  // "early_stopping", "time_limit" or "signal"; absent: it ran through.
+  std::optional<std::string> stopped_by;
 };
 
 // The workers that took a quarter longer for a shard than most.

@@ -171,17 +171,19 @@ UpdateSettings::UpdateSettings(const Optimizer& optimizer, double step_rate, uin
       beta2(static_cast<float>(optimizer.beta2)),
       beta2_rest(static_cast<float>(1 - optimizer.beta2)),
       epsilon(static_cast<float>(optimizer.epsilon)),
-      weight_decay(static_cast<float>(optimizer.weight_decay)),
-      shrink(1),
+      decay_rate(kind == OptimizerKind::kAdamW ? step_rate : 1),
       clip_value(optimizer.clip_value ? static_cast<float>(*optimizer.clip_value)
                                       : std::numeric_limits<float>::max()) {
   const double t = static_cast<double>(step) + 1;
   adam_rate = static_cast<float>(step_rate / (1 - std::pow(optimizer.beta1, t)));
   adam_root = static_cast<float>(1 / std::sqrt(1 - std::pow(optimizer.beta2, t)));
-  if (kind == OptimizerKind::kAdamW) {
-    weight_decay = 0;
-    shrink = static_cast<float>(1 - step_rate * optimizer.weight_decay);
-  }
+  set_weight_decay(optimizer.weight_decay);
+}
+
+void UpdateSettings::set_weight_decay(double decay) {
+  const bool decoupled = kind == OptimizerKind::kAdamW;
+  weight_decay = decoupled ? 0 : static_cast<float>(decay_rate * decay);
+  shrink = decoupled ? static_cast<float>(1 - decay_rate * decay) : 1;
 }
 
 int state_count(OptimizerKind kind) {
@@ -194,13 +196,10 @@ const char* state_name(OptimizerKind kind, int index) {
   return index == 0 ? "first_moment" : "second_moment";
 }
 
-bool update_block(const UpdateSettings& settings, bool decay, const float* gradient, size_t n,
-                  float* weights, float* const* states) {
+bool update_block(const UpdateSettings& settings, const std::optional<double>& weight_decay,
+                  const float* gradient, size_t n, float* weights, float* const* states) {
   UpdateSettings of_block = settings;
-  if (!decay) {
-    of_block.weight_decay = 0;
-    of_block.shrink = 1;
-  }
+  if (weight_decay) of_block.set_weight_decay(*weight_decay);
   const int count = state_count(settings.kind);
   return HWY_DYNAMIC_DISPATCH(check_and_update)(&of_block, gradient, n, weights,
                                                 count > 0 ? states[0] : nullptr,

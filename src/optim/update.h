@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "starling/optimizer.h"
@@ -33,8 +34,13 @@ struct UpdateSettings {
   float adam_root;     // 1 / √(1 − β2ᵗ)
   float weight_decay;  // added to the gradient; 0 for AdamW
   float shrink;        // what AdamW multiplies the weight by first; 1 for the others
-  float clip_value;    // the largest float when there is no such clipping
+  // What a weight decay is multiplied by: the rate for AdamW, else 1. With 0 nothing decays.
+  double decay_rate;
+  float clip_value;  // the largest float when there is no such clipping
   float gradient_scale = 1;
+
+  // Another weight decay than the optimizer's, at decay_rate.
+  void set_weight_decay(double decay);
 };
 
 // How many floats an optimizer keeps per weight, each kind in an array of the space's layout, zero
@@ -45,9 +51,9 @@ const char* state_name(OptimizerKind kind, int index);
 
 // Updates the n ≤ kBlockElements weights and states of one block; all pointers are at the block's
 // first element. Returns false, and changes nothing, when the gradient has a value that is not
-// finite. `decay` is the slice's.
-bool update_block(const UpdateSettings& settings, bool decay, const float* gradient, size_t n,
-                  float* weights, float* const* states);
+// finite. `weight_decay` is the slice's.
+bool update_block(const UpdateSettings& settings, const std::optional<double>& weight_decay,
+                  const float* gradient, size_t n, float* weights, float* const* states);
 
 // The sum of the squares of one block's gradient: not finite if one of its values isn't.
 double block_square_sum(const float* gradient, size_t n);

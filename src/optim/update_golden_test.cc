@@ -16,9 +16,16 @@ namespace {
 
 using Floats = std::vector<float>;
 
+// So many weights, with a decay of their own if it is set.
+struct WeightGroup {
+  size_t size;
+  std::optional<double> weight_decay;
+};
+
 struct Trajectory {
   std::string name;
   Optimizer optimizer;
+  std::vector<WeightGroup> groups;
   Floats weights;                 // before the first step
   std::vector<Floats> gradients;  // one per step
   std::vector<Floats> expected;   // the weights after each step
@@ -39,6 +46,10 @@ std::vector<Trajectory> load_trajectories() {
     t.optimizer.beta2 = options.value("beta2", t.optimizer.beta2);
     t.optimizer.epsilon = options.value("epsilon", t.optimizer.epsilon);
     t.optimizer.weight_decay = options.value("weight_decay", 0.0);
+    for (const nlohmann::json& group : json.at("groups")) {
+      t.groups.push_back({group.at(0), {}});
+      if (!group.at(1).is_null()) t.groups.back().weight_decay = group.at(1).get<double>();
+    }
     file.at("weights").get_to(t.weights);
     file.at("gradients").get_to(t.gradients);
     json.at("trajectory").get_to(t.expected);
@@ -55,7 +66,6 @@ class UpdateGolden : public testing::TestWithParam<Trajectory> {
     Floats weights = t.weights;
     std::array<Floats, kMaxStates> states;
     states.fill(Floats(weights.size(), 0.0f));
-    std::array<float*, kMaxStates> pointers = {states[0].data(), states[1].data()};
     for (size_t step = 0; step < t.gradients.size(); ++step) {
       Floats part = t.gradients[step];
       for (float& g : part) g /= static_cast<float>(shards);
@@ -63,8 +73,14 @@ class UpdateGolden : public testing::TestWithParam<Trajectory> {
       const UpdateSettings settings(t.optimizer, rate(t.optimizer, step, t.gradients.size()), step);
       Floats summed(weights.size());
       tree_sum(gradients, summed.size(), summed.data());
-      ASSERT_TRUE(update_block(settings, true, summed.data(), weights.size(), weights.data(),
-                               pointers.data()));
+      size_t at = 0;
+      for (const WeightGroup& group : t.groups) {
+        std::array<float*, kMaxStates> pointers = {states[0].data() + at, states[1].data() + at};
+        ASSERT_TRUE(update_block(settings, group.weight_decay, summed.data() + at, group.size,
+                                 weights.data() + at, pointers.data()));
+        at += group.size;
+      }
+      ASSERT_EQ(at, weights.size());
       for (size_t i = 0; i < weights.size(); ++i) {
         const float expected = t.expected[step][i];
         // A few roundings of f32 per step.

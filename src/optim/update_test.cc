@@ -33,7 +33,8 @@ struct Model {
   explicit Model(size_t n)
       : weights(random_floats(n, 100)), states{Floats(n, 0.0f), Floats(n, 0.0f)} {}
 
-  bool update(const UpdateSettings& settings, bool decay, const std::vector<Floats>& shards) {
+  bool update(const UpdateSettings& settings, std::optional<double> decay,
+              const std::vector<Floats>& shards) {
     std::vector<const float*> gradients;
     for (const Floats& shard : shards) gradients.push_back(shard.data());
     std::array<float*, kMaxStates> pointers = {states[0].data(), states[1].data()};
@@ -92,7 +93,7 @@ std::string name(const Optimizer& optimizer) { return std::string(optimizer_name
 Model run(const Optimizer& optimizer, size_t n) {
   Model model(n);
   for (uint64_t step = 0; step < 10; ++step) {
-    model.update(UpdateSettings(optimizer, optimizer.learning_rate, step), true,
+    model.update(UpdateSettings(optimizer, optimizer.learning_rate, step), {},
                  {random_floats(n, step)});
   }
   return model;
@@ -183,8 +184,8 @@ TEST(Update, ShardsAreSummedByTheTree) {
       }
       const UpdateSettings settings(optimizer, 0.01, 0);
       Model sharded(n), whole(n);
-      EXPECT_TRUE(sharded.update(settings, true, shards));
-      EXPECT_TRUE(whole.update(settings, true, {sum}));
+      EXPECT_TRUE(sharded.update(settings, {}, shards));
+      EXPECT_TRUE(whole.update(settings, {}, {sum}));
       EXPECT_EQ(sharded, whole) << count << " shards";
     }
   }
@@ -200,8 +201,8 @@ TEST(Update, BlockWithAValueThatIsNotFiniteIsLeftUntouched) {
           std::vector<Floats> shards = {random_floats(n, 1), random_floats(n, 2)};
           shards[1][at] = bad;
           Model model(n);
-          EXPECT_FALSE(model.update(settings, true, shards));
-          EXPECT_FALSE(model.update(settings, true, {shards[1]}));
+          EXPECT_FALSE(model.update(settings, {}, shards));
+          EXPECT_FALSE(model.update(settings, {}, {shards[1]}));
           EXPECT_EQ(model, Model(n));
         }
       }
@@ -209,9 +210,9 @@ TEST(Update, BlockWithAValueThatIsNotFiniteIsLeftUntouched) {
     // Finite shards whose sum overflows.
     Model model(8);
     const Floats huge(8, 3e38f);
-    EXPECT_FALSE(model.update(settings, true, {huge, huge}));
+    EXPECT_FALSE(model.update(settings, {}, {huge, huge}));
     EXPECT_EQ(model, Model(8));
-    EXPECT_TRUE(model.update(settings, true, {Floats(8, 1e18f)}));
+    EXPECT_TRUE(model.update(settings, {}, {Floats(8, 1e18f)}));
   }
 }
 
@@ -222,11 +223,17 @@ TEST(Update, DecayAppliesOnlyWhereTheSliceWantsIt) {
     const UpdateSettings plain(optimizer, 0.1, 0);
     const std::vector<Floats> shards = {random_floats(100, 1)};
     Model exempt(100), decayed(100), reference(100);
-    exempt.update(decaying, false, shards);
-    decayed.update(decaying, true, shards);
-    reference.update(plain, true, shards);
+    exempt.update(decaying, 0.0, shards);
+    decayed.update(decaying, {}, shards);
+    reference.update(plain, {}, shards);
     EXPECT_EQ(exempt, reference) << name(optimizer);
     EXPECT_NE(decayed.weights, reference.weights) << name(optimizer);
+    // One of its own has the bits of an optimizer's.
+    optimizer.weight_decay = 0.3;
+    Model own(100), another(100);
+    own.update(decaying, 0.3, shards);
+    another.update(UpdateSettings(optimizer, 0.1, 0), {}, shards);
+    EXPECT_EQ(own, another) << name(optimizer);
   }
 }
 
@@ -234,7 +241,7 @@ TEST(Update, ClipsEveryValue) {
   const Optimizer optimizer = sgd(1.0, {.clip_value = 0.5});
   Model model(3);
   const Floats before = model.weights;
-  model.update(UpdateSettings(optimizer, 1.0, 0), true, {{-2.0f, 0.25f, 7.0f}});
+  model.update(UpdateSettings(optimizer, 1.0, 0), {}, {{-2.0f, 0.25f, 7.0f}});
   EXPECT_EQ(model.weights, (Floats{before[0] + 0.5f, before[1] - 0.25f, before[2] - 0.5f}));
 }
 
@@ -259,7 +266,7 @@ TEST(Update, ClipsByTheNormOfAllParameters) {
   settings.gradient_scale = 0.25f;
   Model scaled(2);
   const Floats before = scaled.weights;
-  scaled.update(settings, true, {{4.0f, -8.0f}});
+  scaled.update(settings, {}, {{4.0f, -8.0f}});
   EXPECT_EQ(scaled.weights, (Floats{before[0] - 1.0f, before[1] + 2.0f}));
 }
 

@@ -6,6 +6,9 @@
 namespace starling {
 namespace {
 
+// A worker that is so many times slower than another has its samples lent to that one too.
+constexpr double kMuchSlower = 2;
+
 Speeds speeds_of(const Stretch& stretch) {
   Speeds speeds;
   for (size_t i = 0; i < stretch.speeds.size(); ++i)
@@ -24,6 +27,7 @@ Conductor::Conductor(const Stretch& stretch)
                   .samples = stretch.free.size(),
                   .batch = stretch.batch,
                   .spare = consistency_->spare(),
+                  .tasks = consistency_->tasks(),
                   .waits = consistency_->waits()},
                  speeds_of(stretch)),
       version_(stretch.version) {
@@ -41,6 +45,7 @@ std::vector<Order> Conductor::pushed(const Push& push) {
   partition_.took(push.worker, push.samples.size(), push.seconds);
   waiting_.emplace(push.worker, push);
   obey(consistency_->arrive(push.worker));
+  meet(push);
   return go_on();
 }
 
@@ -49,16 +54,29 @@ std::vector<Order> Conductor::drain() {
   return go_on();
 }
 
+std::vector<Order> Conductor::cut_off() {
+  if (added_) close();
+  over_ = true;
+  return std::exchange(orders_, {});
+}
+
 void Conductor::obey(const Consistency::Fate& fate) {
-  for (const int worker : fate.dropped) {
-    const Push push = waiting_.extract(worker).mapped();
-    free_.add(push.samples);
-    partition_.give_back(worker, push.samples.size());
-    orders_.push_back(
-        {.kind = Order::Kind::kDrop, .worker = worker, .samples = {}, .pushes = {push}});
+  const auto take = [&](int worker, Order::Kind kind) {
     idle_.push_back(worker);
-    ++dropped_;
+    const Push push = waiting_.extract(worker).mapped();
+    orders_.push_back({.kind = kind, .worker = worker, .samples = {}, .pushes = {push}});
+    return push.samples;
+  };
+  for (const int worker : fate.dropped) {
+    const SampleRange samples = take(worker, Order::Kind::kDrop);
+    free_.add(samples);
+    partition_.give_back(worker, samples.size());
   }
+  for (const int worker : fate.repeated) take(worker, Order::Kind::kDrop);
+  dropped_ += fate.dropped.size() + fate.repeated.size();
+  for (const int worker : fate.added) take(worker, Order::Kind::kAdd);
+  added_ = added_ || !fate.added.empty();
+  if (fate.closes) close();
   if (fate.applied.empty()) return;
   Order update{.kind = Order::Kind::kApply, .worker = -1, .samples = {}, .pushes = {}};
   for (const int worker : fate.applied) {
@@ -67,6 +85,30 @@ void Conductor::obey(const Consistency::Fate& fate) {
   }
   ++version_;
   orders_.push_back(std::move(update));
+}
+
+void Conductor::meet(const Push& push) {
+  met_[push.worker] = push.met;
+  if (draining_ || called_[push.worker] > push.met) return;
+  std::set<int> free;  // as far as is known
+  for (const int other : workers_) {
+    if (other != push.worker && called_[other] == met_[other]) free.insert(other);
+  }
+  const std::optional<int> partner = consistency_->partner(push.worker, free, version_);
+  if (!partner) return;
+  ++called_[push.worker];
+  ++called_[*partner];
+  orders_.push_back({.kind = Order::Kind::kMeet,
+                     .worker = push.worker,
+                     .partner = *partner,
+                     .samples = {},
+                     .pushes = {}});
+}
+
+void Conductor::close() {
+  ++version_;
+  added_ = false;
+  orders_.push_back({.kind = Order::Kind::kApply, .worker = -1, .samples = {}, .pushes = {}});
 }
 
 void Conductor::keep_to_those_there() {
@@ -92,9 +134,33 @@ void Conductor::lend() {
     const SampleRange samples = *free_.take_about(lease, partition_.most(worker));
     partition_.lend(worker, samples.size());
     consistency_->begin(worker);
-    lent_[worker].push_back(samples);
-    orders_.push_back(
-        {.kind = Order::Kind::kLend, .worker = worker, .samples = samples, .pushes = {}});
+    lend(worker, samples);
+  }
+}
+
+void Conductor::lend(int worker, SampleRange samples) {
+  lent_[worker].push_back(samples);
+  orders_.push_back(
+      {.kind = Order::Kind::kLend, .worker = worker, .samples = samples, .pushes = {}});
+}
+
+void Conductor::lend_again() {
+  for (auto at = idle_.begin(); at != idle_.end();) {
+    const int worker = *at;
+    const std::vector<int> others = consistency_->to_repeat();
+    const auto slow = std::find_if(others.begin(), others.end(), [&](int other) {
+      const double speed = partition_.speed(other);
+      const double own = partition_.speed(worker);
+      // Of who has not handed in anything it is known that many others have.
+      return speed > 0 ? own > kMuchSlower * speed : own > 0 && idle_.size() >= lent_.size();
+    });
+    if (slow == others.end()) {
+      ++at;
+      continue;
+    }
+    at = idle_.erase(at);
+    consistency_->repeat(worker, *slow);
+    lend(worker, lent_.at(*slow).front());
   }
 }
 
@@ -103,6 +169,7 @@ std::vector<Order> Conductor::go_on() {
   lend();
   obey(consistency_->look());
   lend();  // what waited for that update
+  lend_again();
   over_ = lent_.empty() && waiting_.empty() && (draining_ || free_.empty());
   if (over_) orders_.push_back({});
   return std::exchange(orders_, {});

@@ -6,8 +6,8 @@
 //
 // It is there for one *stretch*: from a moment when all members have the same state to the next.
 // A stretch ends when all samples are used, or it is asked to drain(), and all gradients under way
-// have come. When a member is lost it simply ends: orders that were given count, and samples
-// without one are free again.
+// have come. When a member is lost it is cut off: orders that were given count, and samples without
+// one are free again.
 //
 // Pure: no I/O, no clock. One thread.
 #pragma once
@@ -32,20 +32,24 @@ struct Push {
   bool finite = true;        // false: it counts as used, but changes nothing
   double seconds = 0;        // for which the worker computed it
   std::vector<double> sums;  // of loss and metrics over the samples
+  uint64_t met = 0;          // meetings of the worker in this stretch that are over
   bool operator==(const Push&) const = default;
 };
 
 struct Order {
   enum class Kind : uint8_t {
     kLend,   // to `worker`, the samples; servers send it the weights as they are now
-    kApply,  // servers make one update of the pushes
-    kDrop,   // servers forget the push of `worker`; its samples are free again
+    kApply,  // servers make one update of the pushes, or of all that were added
+    kAdd,    // servers add the pushes to what will be an update
+    kDrop,   // servers forget the push of `worker`
+    kMeet,   // `worker` and `partner` average their weights
     kOver,   // the stretch is over
   };
   Kind kind = Kind::kOver;
-  int worker = -1;
-  SampleRange samples;       // of kLend
-  std::vector<Push> pushes;  // of kApply, in the order in which they are added; what kDrop is about
+  int worker = -1, partner = -1;
+  SampleRange samples;  // of kLend
+  // Of kApply and kAdd, in the order in which they are added; what kDrop is about.
+  std::vector<Push> pushes;
   bool operator==(const Order&) const = default;
 };
 
@@ -74,6 +78,8 @@ class Conductor {
   [[nodiscard]] std::vector<Order> pushed(const Push& push);
   // No more samples are lent.
   [[nodiscard]] std::vector<Order> drain();
+  // The stretch is cut off: the last orders, so that all that was added counts.
+  [[nodiscard]] std::vector<Order> cut_off();
 
   bool is_over() const { return over_; }
   uint64_t version() const { return version_; }
@@ -81,6 +87,10 @@ class Conductor {
 
  private:
   void lend();
+  void lend(int worker, SampleRange samples);
+  void lend_again();
+  void meet(const Push& push);
+  void close();
   void keep_to_those_there();
   void obey(const Consistency::Fate& fate);
   std::vector<Order> go_on();
@@ -93,6 +103,8 @@ class Conductor {
   std::vector<int> idle_;  // workers with room for a lease, once for each, in the order of time
   std::map<int, std::deque<SampleRange>> lent_;  // by worker, in the order in which they come
   std::map<int, Push> waiting_;                  // gradients whose fate is not known
+  bool added_ = false;                           // something was, that is in no update yet
+  std::map<int, uint64_t> called_, met_;         // to how many meetings each was, and has told of
   bool draining_ = false, over_ = false;
   uint64_t dropped_ = 0;
   std::vector<Order> orders_;  // to be given

@@ -210,10 +210,14 @@ class ManyStretches {
     partition_ = static_cast<PartitionKind>(draw(2));
     laggard_ = draw(1);
     ahead_ = draw(1) == 0 ? 0 : static_cast<uint32_t>(1 + draw(2));
-    const char* const names[] = {"async", "ssp", "backup"};
-    options_ = {.name = names[draw(2)],
+    const char* const names[] = {"async", "ssp", "backup", "tasks", "gossip"};
+    options_ = {.name = names[draw(4)],
                 .staleness = static_cast<int>(draw(4)),
-                .backup = static_cast<int>(draw(3))};
+                .backup = static_cast<int>(draw(3)),
+                .tasks = draw(8),
+                .ring = draw(1) == 0,
+                .seed = seed};
+    if (has_tasks()) partition_ = PartitionKind::kDynamic;
   }
 
   void run() {
@@ -252,6 +256,8 @@ class ManyStretches {
     lent_.clear();
     turns_.clear();
     shares_.clear();
+    meets_.clear();
+    met_.clear();
     for (const int name : names) shares_[name] = 0;
     // A cut may come again and again, but not for ever.
     const uint64_t cut = stretches < 20 ? draw(60) : 1'000'000, drained = draw(200);
@@ -279,12 +285,22 @@ class ManyStretches {
                 .version = next->second.front().version,
                 .finite = true,
                 .seconds = 0.01 * static_cast<double>(draw(100)),
-                .sums = {}};
+                .sums = {},
+                .met = met_[next->first]};
+      // A meeting is over, sooner or later.
+      if (meets_.contains(push.worker) && draw(1) == 0) {
+        meets_.erase(push.worker);
+        push.met = ++met_[push.worker];
+      }
       next->second.pop_front();
       if (next->second.empty()) lent_.erase(next);
       ASSERT_NO_FATAL_FAILURE(obey(conductor.pushed(push)));
     }
     EXPECT_EQ(conductor.is_over(), over);
+    if (!over) {
+      ASSERT_NO_FATAL_FAILURE(obey(conductor.cut_off()));
+    }
+    EXPECT_EQ(added_, 0u) << "what was added is in no update";
     if (over) {
       EXPECT_TRUE(lent_.empty());
     }
@@ -324,10 +340,14 @@ class ManyStretches {
         turns_.push_back({order.worker, true});
         ASSERT_GT(order.samples.size(), 0u);
         lent_[order.worker].push_back({order.samples, updates_});
-        ASSERT_LE(lent_[order.worker].size(), options_.name == "backup" ? 1 : 1 + ahead_);
+        ASSERT_LE(lent_[order.worker].size(), lends_ahead() ? 1 + ahead_ : 1);
         break;
       case Order::Kind::kApply:
-        ASSERT_FALSE(order.pushes.empty());
+        ASSERT_EQ(order.pushes.empty(), has_tasks());
+        if (has_tasks()) {
+          ASSERT_GT(added_, 0u);
+        }
+        added_ = 0;
         for (const Push& push : order.pushes) {
           for (uint64_t place = push.samples.begin; place < push.samples.end; ++place)
             ++used_[place];
@@ -338,20 +358,50 @@ class ManyStretches {
             EXPECT_EQ(push.version, updates_) << "of another round";
           }
         }
-        if (options_.name != "backup") {
+        if (options_.name != "backup" && !has_tasks()) {
           EXPECT_EQ(order.pushes.size(), 1u);
         }
         ++updates_;
         break;
+      case Order::Kind::kAdd:
+        ASSERT_EQ(order.pushes.size(), 1u);
+        ASSERT_TRUE(has_tasks());
+        ++added_;
+        EXPECT_EQ(order.pushes[0].version, updates_) << "of another round";
+        for (uint64_t place = order.pushes[0].samples.begin; place < order.pushes[0].samples.end;
+             ++place)
+          ++used_[place];
+        free.remove(order.pushes[0].samples);
+        break;
       case Order::Kind::kDrop:
-        EXPECT_EQ(options_.name, "backup");
+        EXPECT_TRUE(options_.name == "backup" || has_tasks());
+        if (has_tasks()) {
+          EXPECT_EQ(used_[order.pushes.at(0).samples.begin], 1);
+        }
         ASSERT_EQ(order.pushes.size(), 1u);
         EXPECT_EQ(order.pushes[0].worker, order.worker);
+        break;
+      case Order::Kind::kMeet:
+        take_meeting(order);
         break;
       case Order::Kind::kOver:
         break;
     }
   }
+
+  // Nobody is called to a meeting who is in one, and only those of the stretch are.
+  void take_meeting(const Order& order) {
+    EXPECT_EQ(options_.name, "gossip");
+    EXPECT_NE(order.worker, order.partner);
+    for (const int worker : {order.worker, order.partner}) {
+      EXPECT_TRUE(shares_.contains(worker));
+      EXPECT_TRUE(meets_.insert(worker).second) << worker << " is in a meeting";
+    }
+    ++meetings_;
+  }
+
+  bool has_tasks() const { return options_.name == "tasks"; }
+  bool lends_ahead() const { return options_.name == "async" || options_.name == "ssp"; }
 
   struct Lent {
     SampleRange samples;
@@ -365,6 +415,10 @@ class ManyStretches {
   uint32_t ahead_;
   std::vector<int> used_;
   uint64_t version_ = 0, updates_ = 0;
+  uint64_t added_ = 0;  // to the round
+  std::set<int> meets_;
+  std::map<int, uint64_t> met_;
+  uint64_t meetings_ = 0;
   std::map<int, std::deque<Lent>> lent_;
   struct Turn {
     int worker;
@@ -373,6 +427,138 @@ class ManyStretches {
   std::vector<Turn> turns_;         // of the stretch
   std::map<int, uint64_t> shares_;  // of the stretch: samples applied, by worker
 };
+
+Order add(const Push& push) {
+  return {.kind = Order::Kind::kAdd, .worker = push.worker, .samples = {}, .pushes = {push}};
+}
+const Order kClose = apply({});
+
+TEST(Conductor, ARoundIsCompleteWhenEveryTaskIsHandedIn) {
+  Conductor conductor(a_stretch(60, {.name = "tasks", .tasks = 3}));  // of 7 samples, 20 / 3
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 7}), lend(1, {7, 14})));
+  const Push a = push(0, {0, 7}), b = push(0, {14, 21});
+  Push c = push(1, {7, 14});
+  c.seconds = 0.1;
+  EXPECT_THAT(conductor.pushed(a), ElementsAre(add(a), lend(0, {14, 21})));
+  EXPECT_THAT(conductor.pushed(c), ElementsAre(add(c), lend(1, {14, 21})))
+      << "who is at the last task is not known to be fast";
+  EXPECT_THAT(conductor.pushed(b), ElementsAre(add(b), kClose, lend(0, {21, 28})));
+  EXPECT_EQ(conductor.version(), 1u);
+}
+
+TEST(Conductor, TasksOfTheSlowAreLentAgainAndTheFirstHandInCounts) {
+  Stretch stretch = a_stretch(40, {.name = "tasks"});
+  stretch.speeds = {1, 10};
+  Conductor conductor(stretch);
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 10}), lend(1, {10, 20})));
+  const Push fast = push(1, {10, 20}), again = push(1, {0, 10}), slow = push(0, {0, 10});
+  EXPECT_THAT(conductor.pushed(fast), ElementsAre(add(fast), lend(1, {0, 10})));
+  EXPECT_THAT(conductor.pushed(again), ElementsAre(add(again), kClose, lend(1, {20, 30})));
+  EXPECT_THAT(conductor.pushed(slow), ElementsAre(drop(slow), lend(0, {30, 40})));
+  EXPECT_EQ(conductor.dropped(), 1u);
+}
+
+// Of those that have done nothing yet nobody is known to be slow.
+TEST(Conductor, NoTaskIsLentAgainInTheBeginning) {
+  Conductor conductor(a_stretch(80, {.name = "tasks", .tasks = 2}, 4));
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 20}), lend(1, {20, 40})));
+}
+
+// No samples are left for a round of a few.
+TEST(Conductor, ARoundOfAllSamplesIsOne) {
+  for (const uint64_t tasks : {3, 7, 11, 13, 19, 60, 99}) {
+    Conductor conductor(a_stretch(100, {.name = "tasks", .tasks = tasks}, 10));
+    uint64_t closed = 0;
+    std::deque<Order> lent;
+    for (std::vector<Order> orders = conductor.begin(); !conductor.is_over();) {
+      for (const Order& order : orders) {
+        if (order.kind == Order::Kind::kLend) lent.push_back(order);
+      }
+      ASSERT_FALSE(lent.empty());
+      orders = conductor.pushed(push(lent.front().worker, lent.front().samples));
+      lent.pop_front();
+      closed += static_cast<uint64_t>(std::count(orders.begin(), orders.end(), kClose));
+    }
+    EXPECT_EQ(closed, 1u) << tasks;
+  }
+}
+
+TEST(Conductor, TasksOfEquallyFastWorkersAreDoneOnce) {
+  Stretch stretch = a_stretch(40, {.name = "tasks"});
+  stretch.speeds = {6, 10};
+  Conductor conductor(stretch);
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 10}), lend(1, {10, 20})));
+  EXPECT_THAT(conductor.pushed(push(1, {10, 20})), ElementsAre(add(push(1, {10, 20}))));
+  EXPECT_THAT(conductor.pushed(push(0, {0, 10})),
+              ElementsAre(add(push(0, {0, 10})), kClose, lend(1, {20, 30}), lend(0, {30, 40})));
+}
+
+TEST(Conductor, WhatWasHandedInCountsWhenAWorkerIsLost) {
+  Conductor conductor(a_stretch(40, {.name = "tasks"}, 3));
+  EXPECT_EQ(conductor.begin().size(), 3u);
+  EXPECT_THAT(conductor.pushed(push(1, {10, 20})), ElementsAre(add(push(1, {10, 20}))));
+  EXPECT_THAT(conductor.cut_off(), ElementsAre(kClose));
+  EXPECT_TRUE(conductor.is_over());
+}
+
+TEST(Conductor, NothingIsClosedWhereNothingWasHandedIn) {
+  Conductor conductor(a_stretch(40, {.name = "tasks"}));
+  EXPECT_EQ(conductor.begin().size(), 2u);
+  EXPECT_THAT(conductor.cut_off(), IsEmpty());
+}
+
+Order meet(int worker, int partner) {
+  return {.kind = Order::Kind::kMeet,
+          .worker = worker,
+          .partner = partner,
+          .samples = {},
+          .pushes = {}};
+}
+
+TEST(Conductor, WhoHasHandedInMeetsAnotherThatIsFree) {
+  Conductor conductor(a_stretch(60, {.name = "gossip"}));
+  EXPECT_THAT(conductor.begin(), ElementsAre(lend(0, {0, 10}), lend(1, {10, 20})));
+  const Push first = push(1, {10, 20}), second = push(0, {0, 10});
+  EXPECT_THAT(conductor.pushed(first), ElementsAre(apply({first}), meet(1, 0), lend(1, {20, 30})));
+  EXPECT_THAT(conductor.pushed(second), ElementsAre(apply({second}), lend(0, {30, 40})))
+      << "it has not met 1 yet";
+  Push third = push(1, {20, 30}, 1), fourth = push(0, {30, 40}, 2);
+  third.met = 1;
+  EXPECT_THAT(conductor.pushed(third), ElementsAre(apply({third}), lend(1, {40, 50})))
+      << "of 0 it is not known that it has";
+  fourth.met = 1;
+  EXPECT_THAT(conductor.pushed(fourth),
+              ElementsAre(apply({fourth}), meet(0, 1), lend(0, {50, 60})));
+}
+
+TEST(Conductor, InARingNeighboursMeetInTurns) {
+  Conductor conductor(a_stretch(1000, {.name = "gossip", .ring = true}, 5));
+  EXPECT_EQ(conductor.begin().size(), 5u);
+  std::vector<int> partners;
+  SampleRange samples{20, 30};  // of worker 2
+  for (uint64_t turn = 0; turn < 4; ++turn) {
+    Push pushed = push(2, samples, turn);
+    pushed.met = turn;
+    for (const Order& order : conductor.pushed(pushed)) {
+      if (order.kind == Order::Kind::kMeet) partners.push_back(order.partner);
+      if (order.kind == Order::Kind::kLend) samples = order.samples;
+    }
+  }
+  EXPECT_THAT(partners, ElementsAre(3, 1)) << "and then they are not known to be free";
+}
+
+TEST(Conductor, WhoMeetsWhomIsDrawnEvenly) {
+  std::map<int, int> times;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    Conductor conductor(a_stretch(1000, {.name = "gossip", .seed = seed}, 5));
+    EXPECT_EQ(conductor.begin().size(), 5u);
+    for (const Order& order : conductor.pushed(push(2, {20, 30}))) {
+      if (order.kind == Order::Kind::kMeet) ++times[order.partner];
+    }
+  }
+  ASSERT_EQ(times.size(), 4u);
+  for (const auto& [partner, count] : times) EXPECT_GT(count, 70) << partner;
+}
 
 TEST(Conductor, UsesEverySampleOnceWhateverHappens) {
   for (uint64_t seed = 0; seed < 10'000; ++seed) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/random.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -16,11 +17,53 @@ class Async final : public Consistency {
  public:
   bool may_begin(int) const override { return true; }
   void begin(int) override {}
-  Fate arrive(int worker) override { return {.applied = {worker}, .dropped = {}}; }
+  Fate arrive(int worker) override { return {.applied = {worker}}; }
   bool waits() const override { return false; }
 };
 
-// The same, but no worker is further ahead of the slowest than the bound.
+// Nobody applies anything: workers go on with weights of their own, and when one has handed in, it
+// meets another.
+class Gossip final : public Consistency {
+ public:
+  Gossip(bool ring, uint64_t seed, std::vector<int> workers)
+      : ring_(ring), seed_(seed), workers_(std::move(workers)) {
+    std::sort(workers_.begin(), workers_.end());
+  }
+
+  bool may_begin(int) const override { return true; }
+  void begin(int) override {}
+  Fate arrive(int worker) override { return {.applied = {worker}}; }
+  bool waits() const override { return false; }
+  bool lends_ahead() const override { return false; }
+  std::optional<int> partner(int worker, const std::set<int>& free, uint64_t version) override {
+    if (ring_) return neighbour(worker, free);
+    if (free.empty()) return std::nullopt;
+    const uint64_t drawn = mix64(seed_ ^ mix64(version)) % free.size();
+    return *std::next(free.begin(), static_cast<std::ptrdiff_t>(drawn));
+  }
+
+ private:
+  // The next and the one before in turns, if that one is free.
+  std::optional<int> neighbour(int worker, const std::set<int>& free) {
+    const size_t count = workers_.size();
+    const auto at =
+        static_cast<size_t>(std::find(workers_.begin(), workers_.end(), worker) - workers_.begin());
+    const size_t turn = turns_[worker]++;
+    for (const size_t step :
+         {turn % 2 == 0 ? size_t{1} : count - 1, turn % 2 == 0 ? count - 1 : size_t{1}}) {
+      const int other = workers_[(at + step) % count];
+      if (free.contains(other)) return other;
+    }
+    return std::nullopt;
+  }
+
+  const bool ring_;
+  const uint64_t seed_;
+  std::vector<int> workers_;
+  std::map<int, size_t> turns_;
+};
+
+// As asynchronous, but no worker is further ahead of the slowest than the bound.
 class BoundedStaleness final : public Consistency {
  public:
   BoundedStaleness(int bound, const std::vector<int>& workers) : bound_(bound) {
@@ -36,7 +79,7 @@ class BoundedStaleness final : public Consistency {
   void begin(int worker) override { ++clocks_.at(worker).begun; }
   Fate arrive(int worker) override {
     ++clocks_.at(worker).come;
-    return {.applied = {worker}, .dropped = {}};
+    return {.applied = {worker}};
   }
   void keep_to(const std::set<int>& workers) override { there_ = workers; }
 
@@ -67,7 +110,7 @@ class Backup final : public Consistency {
   }
   Fate arrive(int worker) override {
     under_way_.erase(worker);
-    if (last_round_.at(worker) < round_) return {.applied = {}, .dropped = {worker}};
+    if (last_round_.at(worker) < round_) return {.dropped = {worker}};
     arrived_.push_back(worker);
     return is_full() ? close() : Fate{};
   }
@@ -87,7 +130,7 @@ class Backup final : public Consistency {
     ++round_;
     // In one order, whoever came first: so a round of the same gradients has the same bits.
     std::sort(arrived_.begin(), arrived_.end());
-    return {.applied = std::exchange(arrived_, {}), .dropped = {}};
+    return {.applied = std::exchange(arrived_, {})};
   }
 
   const size_t spare_;
@@ -96,6 +139,64 @@ class Backup final : public Consistency {
   std::map<int, int64_t> last_round_;  // for which the worker began a gradient
   std::set<int> under_way_;            // whose gradient has not come
   std::vector<int> arrived_;           // in this round
+};
+
+// Rounds that are cut into tasks. Workers take one after another, and what they hand in is added to
+// the round. When all are lent, who rests may take one that another has too: the first hand-in
+// counts. A round is complete when there is one of every task.
+class Tasks final : public Consistency {
+ public:
+  explicit Tasks(uint64_t tasks) : tasks_(tasks) {}
+
+  bool may_begin(int) const override { return begun_ < tasks_; }
+  void begin(int worker) override {
+    ++begun_;
+    open_.insert(next_);
+    doing_[worker] = next_++;
+  }
+  Fate arrive(int worker) override {
+    const uint64_t task = doing_.extract(worker).mapped();
+    if (open_.erase(task) == 0) return fate({}, {worker}, false);
+    added_ = true;
+    return fate({worker}, {}, begun_ == tasks_ && open_.empty());
+  }
+  // There are no samples for more tasks.
+  Fate look() override { return fate({}, {}, added_ && open_.empty()); }
+  std::vector<int> to_repeat() const override {
+    std::map<uint64_t, std::vector<int>> by_task;
+    for (const auto& [worker, task] : doing_) {
+      if (open_.contains(task)) by_task[task].push_back(worker);
+    }
+    std::vector<int> workers;
+    for (const auto& [task, those] : by_task) {
+      if (those.size() == 1) workers.push_back(those[0]);
+    }
+    return workers;
+  }
+  void repeat(int worker, int other) override { doing_[worker] = doing_.at(other); }
+  uint64_t tasks() const override { return tasks_; }
+  bool waits() const override { return false; }  // a slow one's are repeated
+  bool lends_ahead() const override { return false; }
+
+ private:
+  Fate fate(std::vector<int> added, std::vector<int> repeated, bool closes) {
+    if (closes) {
+      begun_ = 0;
+      added_ = false;
+    }
+    return {.applied = {},
+            .dropped = {},
+            .added = std::move(added),
+            .repeated = std::move(repeated),
+            .closes = closes};
+  }
+
+  const uint64_t tasks_;
+  uint64_t begun_ = 0;             // in this round
+  bool added_ = false;             // something was, in it
+  uint64_t next_ = 0;              // task
+  std::set<uint64_t> open_;        // tasks of this round that were begun, and not handed in
+  std::map<int, uint64_t> doing_;  // what each worker is at
 };
 
 }  // namespace
@@ -117,6 +218,10 @@ std::unique_ptr<Consistency> make_consistency(const ConsistencyOptions& options,
                         "use 0 or more: how many gradients a round does not wait for");
     return std::make_unique<Backup>(std::min(options.backup, most), workers);
   }
+  if (options.name == "tasks")
+    return std::make_unique<Tasks>(options.tasks > 0 ? options.tasks : workers.size());
+  if (options.name == "gossip")
+    return std::make_unique<Gossip>(options.ring, options.seed, workers);
   throw input_error(fmt::format("strategy.consistency = \"{}\" is not known", options.name),
                     "use sync, async, ssp or backup");
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace starling {
 namespace {
@@ -30,6 +31,22 @@ std::span<float> KeptSlice::room_for(int worker, size_t seat) {
   return room.span();
 }
 
+void KeptSlice::add(const Part& part) {
+  if (sum_.empty()) sum_ = Buffer<float>(weights_.size());
+  const auto weight = static_cast<float>(part.weight);
+  if (sum_weights_ == 0) std::fill(sum_.begin(), sum_.end(), 0.0f);
+  for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += weight * part.gradient[i];
+  sum_weights_ += part.weight;
+}
+
+void KeptSlice::apply_added(const UpdateSettings& settings, size_t states) {
+  if (sum_weights_ == 0) return;
+  const auto share = static_cast<float>(1 / std::exchange(sum_weights_, 0));
+  for (float& value : sum_) value *= share;
+  const Part mean{sum_.data(), 1};
+  apply({&mean, 1}, settings, states);
+}
+
 void KeptSlice::apply(std::span<const Part> parts, const UpdateSettings& settings, size_t states) {
   double weights = 0;
   for (const Part& part : parts) weights += part.weight;
@@ -49,7 +66,7 @@ void KeptSlice::apply(std::span<const Part> parts, const UpdateSettings& setting
     }
     std::array<float*, kMaxStates> state{};
     for (size_t kind = 0; kind < states; ++kind) state[kind] = state_(kind, block.offset);
-    static_cast<void>(update_block(settings, space_.slices()[block.slice].decay, gradient,
+    static_cast<void>(update_block(settings, space_.slices()[block.slice].weight_decay, gradient,
                                    block.size, weights_.data() + at, state.data()));
   }
 }

@@ -38,11 +38,17 @@ class KeptSlice {
   };
   void apply(std::span<const Part> parts, const UpdateSettings& settings, size_t states);
 
+  // The same in two steps, if they come one by one: all that were added since the last update.
+  void add(const Part& part);
+  void apply_added(const UpdateSettings& settings, size_t states);
+
  private:
   const ParameterSpace& space_;
   const size_t first_, last_, offset_;
   const StateAt state_;
   Buffer<float> weights_;
+  Buffer<float> sum_;       // of what was added, by weight; none before that
+  double sum_weights_ = 0;  // 0: nothing
   std::map<std::pair<int, size_t>, Buffer<float>> rooms_;
 };
 

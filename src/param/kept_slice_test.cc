@@ -11,7 +11,7 @@ namespace {
 class KeptSliceTest : public testing::Test {
  protected:
   KeptSliceTest() {
-    space_.add("bias", {100}, {.decay = false});
+    space_.add("bias", {100}, {.weight_decay = 0});
     space_.add("weight", {3 * kBlockElements}, {});
     weights_ = Buffer<float>(space_.total_floats());
     state_ = Buffer<float>(space_.total_floats());
@@ -41,7 +41,7 @@ TEST_F(KeptSliceTest, AnUpdateIsThatOfTheBlocksAndOfNoOthers) {
   for (size_t b = 1; b < 3; ++b) {
     const Block& block = space_.blocks()[b];
     float* state[] = {states.data() + block.offset};
-    ASSERT_TRUE(update_block(settings, true, room.data() + (block.offset - slice.offset()),
+    ASSERT_TRUE(update_block(settings, {}, room.data() + (block.offset - slice.offset()),
                              block.size, expected.data() + block.offset, state));
   }
   for (size_t i = 0; i < room.size(); ++i)

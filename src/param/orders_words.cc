@@ -76,10 +76,12 @@ const auto kPush = [](auto& visitor, auto& push) {
   visitor.visit(push.finite);
   visitor.visit(push.seconds);
   visitor.visit_list(push.sums, kPlain);
+  visitor.visit(push.met);
 };
 const auto kOrder = [](auto& visitor, auto& order) {
   visitor.visit(order.kind);
   visitor.visit(order.worker);
+  visitor.visit(order.partner);
   kRange(visitor, order.samples);
   visitor.visit_list(order.pushes, kPush);
 };
@@ -91,6 +93,9 @@ const auto kStretch = [](auto& visitor, auto& stretch) {
   visitor.visit_list(stretch.consistency.name, kPlain);
   visitor.visit(stretch.consistency.staleness);
   visitor.visit(stretch.consistency.backup);
+  visitor.visit(stretch.consistency.tasks);
+  visitor.visit(stretch.consistency.ring);
+  visitor.visit(stretch.consistency.seed);
   visitor.visit(stretch.partition);
   visitor.visit(stretch.ahead);
   visitor.visit_list(stretch.speeds, kPlain);

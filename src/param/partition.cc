@@ -55,14 +55,19 @@ size_t Partition::waited_for(size_t workers) const {
   return workers > options_.spare ? workers - options_.spare : 1;
 }
 
+uint64_t Partition::parts_of_round() const {
+  return options_.tasks > 0 ? options_.tasks : waited_for(options_.workers.size());
+}
+
 uint64_t Partition::most(int worker) const {
   return is_common() ? options_.batch : std::min(options_.batch, shares_.at(worker));
 }
 
 uint64_t Partition::lease(int worker) const {
-  const uint64_t size =
-      follows_speed() ? lease_by_speed(worker)
-                      : std::max<uint64_t>(1, options_.batch / waited_for(options_.workers.size()));
+  // Rounded up, so that no samples are left of a round when all of its tasks are lent.
+  const uint64_t parts = parts_of_round(), more = options_.tasks > 0 ? parts - 1 : 0;
+  const uint64_t size = follows_speed() ? lease_by_speed(worker)
+                                        : std::max<uint64_t>(1, (options_.batch + more) / parts);
   return std::min(size, most(worker));
 }
 

@@ -30,6 +30,7 @@ struct PartitionOptions {
   uint64_t samples = 0;      // to be divided
   uint64_t batch = 1;        // samples of a round
   size_t spare = 0;          // gradients that a round does not wait for
+  uint64_t tasks = 0;        // what a round is cut into; 0: gradients that it waits for
   bool waits = true;         // others may wait for a gradient that takes long
 };
 
@@ -48,12 +49,15 @@ class Partition {
   void lend(int worker, uint64_t samples);
   // It was lent them, and they were not used.
   void give_back(int worker, uint64_t samples);
+  // In samples per second; 0 when nothing is known.
+  double speed(int worker) const { return speeds_.of(worker); }
   // A gradient of so many took the worker so long.
   void took(int worker, uint64_t samples, double seconds);
 
  private:
   // Of those that still have samples; one, if nobody is waited for.
   size_t waited_for(size_t workers) const;
+  uint64_t parts_of_round() const;  // of one size
   bool follows_speed() const {
     return options_.kind == PartitionKind::kWeighted ||
            (options_.kind == PartitionKind::kDynamic && options_.waits);

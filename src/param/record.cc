@@ -166,6 +166,8 @@ std::string order_text(const Order& order) {
     }
     case Order::Kind::kDrop:
       return fmt::format("drop {}\n", order.worker);
+    case Order::Kind::kMeet:
+    case Order::Kind::kAdd:  // of steps that workers make by themselves: not recorded
     case Order::Kind::kOver:
       break;
   }

@@ -21,7 +21,8 @@ void count_as(double part, const Optimizer& optimizer, UpdateSettings& settings)
     const double added = (1 - kept) / (1 - optimizer.momentum);
     settings.momentum = static_cast<float>(kept);
     settings.gradient_scale = static_cast<float>(added);
-    settings.weight_decay = static_cast<float>(added * optimizer.weight_decay);
+    settings.decay_rate = added;
+    settings.set_weight_decay(optimizer.weight_decay);
   } else if (is_adaptive(optimizer.kind)) {
     const double beta1 = std::pow(optimizer.beta1, part), beta2 = std::pow(optimizer.beta2, part);
     settings.beta1 = static_cast<float>(beta1);
@@ -55,8 +56,12 @@ UpdatePlan plan_update(const UpdateRules& rules, std::span<const Push> pushes, u
     damped += parts.back().weight;
     whole += own;
   }
-  if (rules.whole)
-    return {UpdateSettings(optimizer, optimizer.learning_rate, version), std::move(parts)};
+  if (rules.whole) {
+    UpdateSettings settings(optimizer, optimizer.learning_rate, version);
+    settings.decay_rate = 0;  // weights have decayed in the steps that were handed in
+    settings.set_weight_decay(0);
+    return {settings, std::move(parts)};
+  }
   double factor = rules.usual / static_cast<double>(rules.batch);
   if (is_adaptive(optimizer.kind)) factor = std::sqrt(factor);
   if (whole > 0) factor *= damped / whole;

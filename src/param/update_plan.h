@@ -42,7 +42,8 @@ LoweredMomentum lower_momentum(double momentum, size_t workers);
 
 struct UpdatePlan {
   UpdateSettings settings;
-  // Whose gradients, and how much each counts; empty: none was finite, and nothing changes.
+  // Whose gradients, and how much each counts; empty: none was finite, and nothing changes, or they
+  // are added already.
   struct Part {
     int worker;
     double weight;

@@ -53,7 +53,7 @@ TEST(UpdatePlan, APartOfAUpdateCountsAsSuch) {
         for (int i = 0; i < updates; ++i) {
           const std::vector<Push> pushes = {push_of(0, samples, 5000)};
           const UpdatePlan plan = plan_update(rules, pushes, 5000, 0);
-          EXPECT_TRUE(update_block(plan.settings, true, &gradient, 1, &weight, states));
+          EXPECT_TRUE(update_block(plan.settings, {}, &gradient, 1, &weight, states));
         }
         return 1 - weight;
       };
@@ -95,6 +95,19 @@ TEST(UpdatePlan, HowFarWorkersHaveComeCountsWhole) {
     EXPECT_FLOAT_EQ(plan.settings.momentum, 0.9f);
     EXPECT_EQ(plan.settings.gradient_scale, 1);
     EXPECT_EQ(plan.parts[1].weight, 3 * plan.parts[0].weight);
+  }
+}
+
+// They have decayed on their way: not even a layer with a decay of its own does it again.
+TEST(UpdatePlan, HowFarWorkersHaveComeDoesNotDecay) {
+  for (const bool whole : {true, false}) {
+    UpdateRules rules = rules_of(sgd(1));
+    rules.whole = whole;
+    const UpdatePlan plan = plan_update(rules, std::vector{push_of(0, 64, 0)}, 0, 0);
+    const float gradient = 0;
+    float weight = 1;
+    EXPECT_TRUE(update_block(plan.settings, 0.5, &gradient, 1, &weight, nullptr));
+    EXPECT_EQ(weight == 1, whole);
   }
 }
 

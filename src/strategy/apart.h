@@ -1,6 +1,6 @@
-// Apart: the strategy of workers that train by themselves, through the parameter service. It only
-// says who keeps which slice: what is exchanged, and when, is the matter of ParamService, and there
-// are no steps that all make together.
+// Apart: the strategy of workers that train by themselves. It only says who keeps which slice of
+// the parameter service, or that there is none: what is exchanged, and when, is the matter of
+// ParamService, and there are no steps that all make together.
 #pragma once
 
 #include "cluster/world.h"

@@ -83,14 +83,16 @@ constexpr Entry kStrategies[] = {{"single", single},
                                  {"all_reduce", all_reduce},
                                  {"sharded", sharded},
                                  {"parameter_server", parameter_server}};
-constexpr const char *kLocalSgd = "local_sgd", *kElastic = "elastic_averaging";
+constexpr const char *kLocalSgd = "local_sgd", *kElastic = "elastic_averaging",
+                     *kIncremental = "incremental", *kGossip = "gossip";
 
 }  // namespace
 
 std::vector<std::string> strategy_names() {
   std::vector<std::string> names;
   for (const Entry& entry : kStrategies) names.emplace_back(entry.name);
-  for (const char* const name : {kLocalSgd, kElastic}) names.emplace_back(name);
+  for (const char* const name : {kLocalSgd, kElastic, kIncremental, kGossip})
+    names.emplace_back(name);
   return names;
 }
 
@@ -106,13 +108,21 @@ bool trains_apart(const StrategyOptions& options) {
 }
 
 bool makes_local_steps(const StrategyOptions& options) {
-  return options.name == kLocalSgd || has_centre(options);
+  return agrees_in_rounds(options) || has_centre(options) || has_meetings(options);
 }
 
 bool has_centre(const StrategyOptions& options) { return options.name == kElastic; }
 
+bool has_meetings(const StrategyOptions& options) { return options.name == kGossip; }
+
+bool agrees_in_rounds(const StrategyOptions& options) {
+  return options.name == kLocalSgd || has_tasks(options);
+}
+
+bool has_tasks(const StrategyOptions& options) { return options.name == kIncremental; }
+
 bool has_outer_velocity(const StrategyOptions& options) {
-  return options.name == kLocalSgd && options.outer == "nesterov";
+  return agrees_in_rounds(options) && options.outer == "nesterov";
 }
 
 size_t leases_apart(const StrategyOptions& options) {

@@ -23,6 +23,12 @@ size_t leases_apart(const StrategyOptions& options);
 
 // Whether workers make steps by themselves with weights of their own, and are pulled to a centre.
 bool has_centre(const StrategyOptions& options);
+// Whether workers have weights of their own that they average in pairs, and nobody serves.
+bool has_meetings(const StrategyOptions& options);
+// Whether workers that make steps by themselves all agree on one set of weights, in rounds.
+bool agrees_in_rounds(const StrategyOptions& options);
+// Whether a round is cut into tasks, which count once, whoever does them.
+bool has_tasks(const StrategyOptions& options);
 // Whether updates by what is handed in have a velocity, one for each weight.
 bool has_outer_velocity(const StrategyOptions& options);
 

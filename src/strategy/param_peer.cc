@@ -22,6 +22,7 @@ ParamPeer::ParamPeer(Fabric& fabric, ParamPeerOptions options)
       samples_(options_.samples),
       sent_(buckets_.size()) {
   for (const std::span<float> weights : options_.seats) seats_.push_back({.weights = weights});
+  if (options_.meets) meetings_.emplace(fabric_, seats_[0].weights);
   keep_slices();
   meet_members();
 }
@@ -104,12 +105,24 @@ void ParamPeer::obey(const Order& order) {
       return lend(order.worker, order.samples);
     case Order::Kind::kApply:
       return serve([&] { apply(order.pushes); });
+    case Order::Kind::kAdd:
+      return serve([&] { add(order.pushes); });
     case Order::Kind::kDrop:
       if (order.worker == name_of(fabric_.rank())) seats_[settling(order.worker)].dropped = true;
       return settle(order.worker);
+    case Order::Kind::kMeet:
+      return meet(order);
     case Order::Kind::kOver:
       over_ = true;
   }
+}
+
+void ParamPeer::meet(const Order& order) {
+  const int self = name_of(fabric_.rank());
+  if (!status_ || (order.worker != self && order.partner != self)) return;
+  options_.pass(FaultPoint::kMeet);
+  // Each comes after an update, so there is one for each version.
+  meetings_->order(rank_of(order.worker == self ? order.partner : order.worker), version_);
 }
 
 void ParamPeer::serve(FunctionRef<void()> work) {
@@ -129,6 +142,7 @@ void ParamPeer::lend(int worker, SampleRange samples) {
 
 void ParamPeer::fetch(size_t seat, SampleRange samples) {
   OwnSeat& own = seats_[seat];
+  outdone_ = false;
   own.step = OwnSeat::Step::kFetching;
   own.lease = {.samples = samples,
                .version = version_,
@@ -197,12 +211,29 @@ void ParamPeer::apply(const std::vector<Push>& pushes) {
       parts.push_back({gradient_of(part.worker, kept), part.weight});
     if (!parts.empty() && !kept.slice.weights().empty())
       kept.slice.apply(parts, plan.settings, states);
+    if (pushes.empty()) kept.slice.apply_added(plan.settings, states);
     load_.floats += static_cast<double>(kept.slice.weights().size());
     if (&kept == &kept_.front()) options_.pass(FaultPoint::kApplied);
   }
   ++version_;
+  samples_ += std::exchange(samples_added_, 0);
   for (const Push& push : pushes) {
     samples_ += push.samples.size();
+    settle(push.worker);
+  }
+}
+
+void ParamPeer::add(const std::vector<Push>& pushes) {
+  for (const Push& push : pushes) {
+    const auto weight = static_cast<double>(push.samples.size());
+    for (Kept& kept : kept_) {
+      if (push.finite && !kept.slice.weights().empty())
+        kept.slice.add({gradient_of(push.worker, kept), weight});
+      if (&kept == &kept_.front()) options_.pass(FaultPoint::kAdded);
+    }
+    samples_added_ += push.samples.size();
+    if (push.worker != name_of(fabric_.rank()) && push.samples == seats_[0].lease.samples)
+      outdone_ = true;
     settle(push.worker);
   }
 }
@@ -286,18 +317,15 @@ std::optional<Push> ParamPeer::take_pushed() {
 }
 
 bool ParamPeer::advance() {
-  const bool moved = look_at_clients();
-  return look_at_servers() || moved;
+  bool moved = look_at_clients();
+  moved = look_at_servers() || moved;
+  if (!meetings_) return moved;
+  moved = meetings_->advance() || moved;
+  if (!meetings_->status() && status_) status_ = meetings_->status();
+  return moved;
 }
 
-bool ParamPeer::is_over(Ticket& ticket) {
-  if (!ticket) return true;
-  const Transfer transfer = fabric_.poll(ticket);
-  if (transfer.pending()) return false;
-  ticket = Ticket();
-  if (transfer.failed() && status_) status_ = describe_failure(fabric_, transfer);
-  return true;
-}
+bool ParamPeer::is_over(Ticket& ticket) { return starling::is_over(fabric_, ticket, status_); }
 
 bool ParamPeer::are_over(std::vector<Ticket>& tickets) {
   bool all = true;
@@ -365,6 +393,7 @@ void ParamPeer::cancel_all() {
       cancel(way.acknowledgement);
     }
   }
+  if (meetings_) meetings_->cancel();
 }
 
 }  // namespace starling

@@ -33,6 +33,7 @@
 #include "param/kept_slice.h"
 #include "param/update_plan.h"
 #include "strategy/desk.h"
+#include "strategy/meetings.h"
 #include "strategy/ownership.h"
 #include "strategy/slice_load.h"
 
@@ -47,6 +48,7 @@ struct ParamPeerOptions {
   UpdateRules rules;
   uint64_t version = 0, samples = 0;    // updates, and samples of the run, before
   std::vector<std::span<float>> seats;  // of the worker here: the weights of its leases
+  bool meets = false;                   // it has weights of its own there, and averages in pairs
   const Desks* desks = nullptr;         // if there are any
   size_t bucket_bytes = kBucketBytes;
   std::function<void(FaultPoint)> pass = [](FaultPoint) {};  // where a fault may be planned
@@ -86,6 +88,8 @@ class ParamPeer {
   void push_bucket(std::span<const float> gradient, size_t bucket);
   // The gradient is complete: it stays until the next lease at its seat is taken.
   void push(std::span<const float> gradient, const Push& push);
+  // Whether another has handed in what the worker here computes, or may compute: it need not.
+  bool is_outdone() const { return outdone_; }
   // The one that was being pushed, when all have it: the conductor is to be told.
   std::optional<Push> take_pushed();
 
@@ -94,7 +98,9 @@ class ParamPeer {
   // Those of push_bucket(); none where nothing is sent.
   std::span<const Bucket> buckets() const { return buckets_; }
 
-  bool is_over() const { return over_; }
+  bool is_over() const { return over_ && (!meetings_ || meetings_->is_over()); }
+  // Of the worker here; none where there are none.
+  Meetings* meetings() { return meetings_ ? &*meetings_ : nullptr; }
   const Status& status() const { return status_; }  // a failure cuts it off
 
   // Brings the weights of the first seat up to date in the slices that are kept here.
@@ -164,12 +170,14 @@ class ParamPeer {
   void fetch(size_t seat, SampleRange samples);
   void hand_weights(int rank, size_t seat);
   void apply(const std::vector<Push>& pushes);
+  void add(const std::vector<Push>& pushes);
   // The seat of the gradient whose fate is the next to be known.
   size_t settling(int worker) { return counts_[worker].settled % seats_.size(); }
   const float* gradient_of(int worker, Kept& kept);
   void await_gradient(int rank, size_t seat);
   // The fate of its oldest gradient is known.
   void settle(int worker);
+  void meet(const Order& order);
   bool look_at_clients();
   bool look_at_servers();
   bool look_at_servers(size_t seat);
@@ -186,10 +194,13 @@ class ParamPeer {
   std::vector<Server> servers_;                 // without this one
   std::map<int, Count> counts_;                 // by name
   std::vector<Order> log_;
+  uint64_t samples_added_ = 0;  // in no update yet
+  bool outdone_ = false;        // at its last lease
   uint64_t version_, samples_;
   uint64_t bytes_moved_ = 0;
   ServedLoad load_;
   bool over_ = false;
+  std::optional<Meetings> meetings_;
   Status status_;
 
   std::vector<OwnSeat> seats_;

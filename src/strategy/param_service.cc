@@ -50,8 +50,19 @@ ParamService::~ParamService() {
   fabric_.wake();
 }
 
+void ParamService::wait(bool waits) {
+  waits_ = waits;
+  if (peer_.meetings() == nullptr) return;
+  peer_.meetings()->rest(waits);
+  if (waits) fabric_.wake();
+}
+
+void ParamService::meet() {
+  if (peer_.meetings() != nullptr) peer_.meetings()->look();
+}
+
 std::optional<ParamPeer::Lease> ParamService::next() {
-  const Waits waits(waits_);
+  const Waits waits(*this);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !ready_.empty() || ended_; });
   if (ended_) return std::nullopt;
@@ -82,7 +93,7 @@ void ParamService::give(std::span<const float> gradient, std::variant<size_t, Pu
 }
 
 Status ParamService::finish() {
-  const Waits waits(waits_);
+  const Waits waits(*this);
   thread_.wait();
   return peer_.status();
 }
@@ -134,6 +145,7 @@ void ParamService::serve() {
     for (const Order& order : world_.take_orders()) {
       static_cast<void>(told_.load(std::memory_order_acquire));
       peer_.obey(order);
+      outdone_ = peer_.is_outdone();
       if (!world_.computes(world_.rank())) world_.set_step_served(peer_.version());
     }
     if (peer_.is_over()) break;

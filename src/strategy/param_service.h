@@ -30,6 +30,15 @@ class ParamService {
   // Buckets of its gradient may be pushed before the rest of it is there, by any thread.
   std::span<const Bucket> buckets() const { return peer_.buckets(); }
   void push_bucket(std::span<const float> gradient, size_t bucket);
+  // Whether another has handed in what the worker was lent last: it may give that up.
+  bool is_outdone() const { return outdone_; }
+  // Between two steps that it makes by itself: averages with others, if it is to.
+  void meet();
+  // How many such meetings are over, and what they took.
+  uint64_t met() { return peer_.meetings() == nullptr ? 0 : peer_.meetings()->count(); }
+  Meetings::Seconds meeting_seconds() {
+    return peer_.meetings() == nullptr ? Meetings::Seconds() : peer_.meetings()->seconds();
+  }
   // The gradient of what it was lent, of the whole space; it stays until next() returns a lease at
   // its seat.
   void push(std::span<const float> gradient, const Push& push);
@@ -51,17 +60,18 @@ class ParamService {
   // While one exists, the worker waits for the service, which gets on for it.
   class Waits {
    public:
-    explicit Waits(std::atomic<bool>& flag) : flag_(flag) { flag_ = true; }
-    ~Waits() { flag_ = false; }
+    explicit Waits(ParamService& service) : service_(service) { service_.wait(true); }
+    ~Waits() { service_.wait(false); }
     Waits(const Waits&) = delete;
     Waits& operator=(const Waits&) = delete;
 
    private:
-    std::atomic<bool>& flag_;
+    ParamService& service_;
   };
 
   void serve();
   void end();
+  void wait(bool waits);
   void give(std::span<const float> gradient, std::variant<size_t, Push> what);
   // Between the worker and the peer. Whether there was something.
   bool pass_on();
@@ -80,7 +90,7 @@ class ParamService {
   };
   std::deque<Given> given_;
   bool ended_ = false;
-  std::atomic<bool> abandoned_{false}, waits_{false};
+  std::atomic<bool> abandoned_{false}, waits_{false}, outdone_{false};
   // Gradients at the desk that were told of. The order to read one comes by way of the launcher,
   // which the language knows nothing of: this is what says that it was written before.
   std::atomic<uint64_t> told_{0};

@@ -9,7 +9,6 @@
 #include <deque>
 #include <set>
 
-#include "base/random.h"
 #include "fabric/sim/sim.h"
 #include "fabric/sim/sim_testing.h"
 #include "param/orders_words.h"
@@ -24,21 +23,12 @@ constexpr Tag kOrdersTag = 1, kPushedTag = 2;
 constexpr size_t kWordsMost = 4096;
 constexpr uint64_t kSamples = 120;
 
-// Numbers that follow from the seed, one after another.
-class Dice {
- public:
-  explicit Dice(uint64_t seed) : state_(mix64(seed)) {}
-  uint64_t below(uint64_t limit) { return mix64(++state_) % limit; }
-
- private:
-  uint64_t state_;
-};
-
 const ParameterSpace& space() {
   static const ParameterSpace made = [] {
     ParameterSpace space;
     for (int i = 0; i < 7; ++i)
-      space.add("parameter " + std::to_string(i), {16}, {.decay = i % 2 == 0});
+      space.add("parameter " + std::to_string(i), {16},
+                {.weight_decay = i % 2 == 0 ? std::optional<double>() : 0.0});
     return space;
   }();
   return made;
@@ -79,7 +69,13 @@ struct Job {
   bool desks = false;
   uint32_t ahead = 0;
 
-  size_t leases() const { return consistency.name == "backup" ? 1 : 1 + ahead; }
+  bool has_tasks() const { return consistency.name == "tasks"; }
+  UpdateRules rules() const {
+    UpdateRules made = kRules;
+    made.whole = has_tasks();
+    return made;
+  }
+  size_t leases() const { return consistency.name == "backup" || has_tasks() ? 1 : 1 + ahead; }
 
   // Where there are none of a kind, all are of both.
   bool has_roles() const {
@@ -134,7 +130,7 @@ class Launcher {
     for (size_t rank = 0; rank < tickets_.size(); ++rank) hear(rank);
     if (drains && !cut_) give(conductor_.drain());
     for (size_t rank = 0; rank < tickets_.size() && !conductor_.is_over(); ++rank) {
-      if (fabric_.gone(static_cast<int>(rank)) && !cut_) cut();
+      if (fabric_.gone(static_cast<int>(rank))) cut();
     }
     std::erase_if(sends_, [&](Send& send) { return !fabric_.poll(send.ticket).pending(); });
     fabric_.progress(fabric_.now() + std::chrono::milliseconds(1));
@@ -163,6 +159,7 @@ class Launcher {
     listen(static_cast<int>(rank));
   }
   void cut() {
+    give(conductor_.cut_off());
     cut_ = true;
     for (size_t rank = 0; rank < rooms_.size(); ++rank) send(rank, {});
   }
@@ -212,7 +209,7 @@ class Member {
         .space = &space(),
         .owners = &owners,
         .state = [this](size_t, size_t offset) { return state_.momentum.data() + offset; },
-        .rules = kRules,
+        .rules = run.rules(),
         .version = run.version,
         .samples = kSamples - run.free.size(),
         .seats = {},
@@ -328,9 +325,11 @@ class Repeated {
 
   void obey(const Order& order) {
     if (order.kind == Order::Kind::kLend) lend(order);
-    if (order.kind == Order::Kind::kApply) apply(order.pushes);
+    if (order.kind == Order::Kind::kApply && !run_.has_tasks()) apply(order.pushes);
+    if (order.kind == Order::Kind::kApply && run_.has_tasks()) close();
+    if (order.kind == Order::Kind::kAdd) add(order.pushes.at(0));
     if (order.kind == Order::Kind::kDrop) {
-      ASSERT_EQ(run_.consistency.name, "backup");
+      ASSERT_TRUE(run_.consistency.name == "backup" || run_.has_tasks());
       leases_[order.worker].pop_front();
     }
   }
@@ -338,6 +337,7 @@ class Repeated {
   const State& state() const { return state_; }
   uint64_t version() const { return version_; }
   const std::vector<SampleRange>& used() const { return used_; }
+  bool has_open_round() const { return !added_.empty(); }
 
  private:
   struct Lease {
@@ -380,9 +380,35 @@ class Repeated {
       used_.push_back(push.samples);
       ++clocks_.at(push.worker);
     }
+    update(plan, mean);
+  }
+  // What was handed in of a task.
+  void add(const Push& push) {
+    const Lease lease = leases_[push.worker].front();
+    leases_[push.worker].pop_front();
+    ASSERT_EQ(lease.samples, push.samples);
+    ASSERT_EQ(lease.version, version_) << "of another round";
+    const std::vector<float> change = gradient_of(lease.weights, lease.samples);
+    sum_.resize(change.size());
+    const auto weight = static_cast<float>(push.samples.size());
+    for (size_t i = 0; i < sum_.size(); ++i) sum_[i] += weight * change[i];
+    added_.push_back(push);
+    used_.push_back(push.samples);
+  }
+  void close() {
+    ASSERT_FALSE(added_.empty());
+    double weight = 0;
+    for (const Push& push : added_) weight += static_cast<double>(push.samples.size());
+    for (float& value : sum_) value *= static_cast<float>(1 / weight);
+    update(plan_update(run_.rules(), added_, version_, samples_), sum_);
+    samples_ += static_cast<uint64_t>(weight);
+    added_.clear();
+    sum_.clear();
+  }
+  void update(const UpdatePlan& plan, const std::vector<float>& mean) {
     for (const Block& block : space().blocks()) {
       float* state[] = {state_.momentum.data() + block.offset};
-      ASSERT_TRUE(update_block(plan.settings, space().slices()[block.slice].decay,
+      ASSERT_TRUE(update_block(plan.settings, space().slices()[block.slice].weight_decay,
                                mean.data() + block.offset, block.size,
                                state_.weights.data() + block.offset, state));
     }
@@ -395,6 +421,8 @@ class Repeated {
   std::map<int, std::deque<Lease>> leases_;
   std::map<int, int> clocks_;  // gradients that were applied
   std::vector<SampleRange> used_;
+  std::vector<Push> added_;  // in the round
+  std::vector<float> sum_;   // likewise
 };
 
 // How it went, over all seeds.
@@ -479,6 +507,7 @@ bool go_on(Job& run, Dice& dice) {
     repeated.obey(order);
     tally.drops += order.kind == Order::Kind::kDrop ? 1 : 0;
   }
+  EXPECT_FALSE(repeated.has_open_round()) << "what was added is in no update";
   std::vector<int> left;
   for (size_t rank = 0; rank < count; ++rank) {
     if (outcome.dead[rank]) continue;
@@ -504,10 +533,11 @@ Job a_run(Dice& dice) {
   const auto count = static_cast<int>(1 + dice.below(5));
   for (int name = 0; name < count; ++name) run.members.push_back(name);
   run.servers = static_cast<int>(dice.below(3));
-  constexpr const char* kNames[] = {"async", "ssp", "backup"};
-  run.consistency = {.name = kNames[dice.below(3)],
+  constexpr const char* kNames[] = {"async", "ssp", "backup", "tasks"};
+  run.consistency = {.name = kNames[dice.below(4)],
                      .staleness = static_cast<int>(dice.below(4)),
-                     .backup = static_cast<int>(dice.below(3))};
+                     .backup = static_cast<int>(dice.below(3)),
+                     .tasks = dice.below(8)};
   run.desks = dice.below(2) == 0;
   run.ahead = dice.below(2) == 0 ? 0 : static_cast<uint32_t>(1 + dice.below(2));
   return run;

@@ -33,7 +33,7 @@ size_t ParameterSpace::add(std::string name, const Shape& shape, SliceAttributes
                      .shape = shape,
                      .offset = total_floats_,
                      .size = size,
-                     .decay = attributes.decay,
+                     .weight_decay = attributes.weight_decay,
                      .initializer = std::move(attributes.initializer),
                      .fan_in = attributes.fan_in,
                      .fan_out = attributes.fan_out,

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,7 +28,7 @@ inline constexpr size_t kMaxParameters = size_t{1} << 34;  // floats that a Rand
 
 // What a slice carries besides its name and shape; see ParameterSpec in starling/operator.h.
 struct SliceAttributes {
-  bool decay = true;
+  std::optional<double> weight_decay = {};  // instead of the optimizer's; 0: none
   std::string initializer = "zeros";
   int64_t fan_in = 1;
   int64_t fan_out = 1;
@@ -38,7 +39,7 @@ struct Slice {
   Shape shape;
   size_t offset;  // floats from the start of the space
   size_t size;    // floats, without padding
-  bool decay;
+  std::optional<double> weight_decay;
   std::string initializer;
   int64_t fan_in, fan_out;
   size_t first_block;  // index in blocks(); its blocks follow one another

@@ -10,7 +10,7 @@ namespace {
 ParameterSpace small_space() {
   ParameterSpace space;
   space.add("b.weight", {10, 3}, {.initializer = "he_uniform", .fan_in = 3, .fan_out = 10});
-  space.add("b.bias", {10}, {.decay = false});
+  space.add("b.bias", {10}, {.weight_decay = 0});
   space.add("a.weight", {5000}, {});
   return space;
 }
@@ -26,8 +26,8 @@ TEST(ParameterSpace, SlicesKeepTheirOrderAndStartOnCacheLines) {
   EXPECT_EQ(space.slices()[0].shape, (Shape{10, 3}));
   EXPECT_EQ(space.slices()[0].initializer, "he_uniform");
   EXPECT_EQ(space.slices()[0].fan_out, 10);
-  EXPECT_TRUE(space.slices()[0].decay);
-  EXPECT_FALSE(space.slices()[1].decay);
+  EXPECT_EQ(space.slices()[0].weight_decay, std::nullopt);
+  EXPECT_EQ(space.slices()[1].weight_decay, 0);
 }
 
 TEST(ParameterSpace, FindsByNameAndSortsByName) {

@@ -136,6 +136,29 @@ class SaveBest final : public Callback {
   std::string note_;
 };
 
+class TimeLimit final : public Callback {
+ public:
+  explicit TimeLimit(double seconds) : limit_(seconds) {
+    if (!(seconds > 0))
+      throw input_error(fmt::format("a time limit of {} s", seconds), "use more than 0 seconds");
+  }
+
+  void reset() override { passed_ = 0; }
+  bool epoch_end(Trainer&, const EpochRecord& record) override {
+    passed_ += record.train_seconds;
+    return passed_ < limit_;
+  }
+
+  CallbackState save() const override { return {fmt::format("{}", passed_), {}}; }
+  void restore(const CallbackState& state) override {
+    std::from_chars(state.text.data(), state.text.data() + state.text.size(), passed_);
+  }
+
+ private:
+  double limit_;
+  double passed_ = 0;  // seconds
+};
+
 class OnEpochEnd final : public Callback {
  public:
   using Function = std::function<bool(Trainer&, const EpochRecord&)>;
@@ -156,6 +179,7 @@ CallbackPtr early_stopping(std::string value, EarlyStoppingOptions options) {
 CallbackPtr save_best(std::filesystem::path path, SaveBestOptions options) {
   return std::make_shared<SaveBest>(std::move(path), std::move(options));
 }
+CallbackPtr time_limit(double seconds) { return std::make_shared<TimeLimit>(seconds); }
 CallbackPtr on_epoch_end(std::function<bool(Trainer&, const EpochRecord&)> function) {
   return std::make_shared<OnEpochEnd>(std::move(function));
 }

@@ -174,6 +174,21 @@ TEST(Callbacks, UnknownValueIsRefusedWithTheKnownOnes) {
               testing::AllOf(HasSubstr("train_loss, train_accuracy"), HasSubstr("validation")));
 }
 
+TEST(TimeLimit, EndsWithTheEpochInWhichItIsPassed) {
+  const CallbackPtr limit = time_limit(1.0);
+  Trainer trainer(small_mlp(), options());
+  const EpochRecord epoch{.seconds = 100, .train_seconds = 0.4};  // evaluation does not count
+  EXPECT_TRUE(limit->epoch_end(trainer, epoch));
+  EXPECT_TRUE(limit->epoch_end(trainer, epoch));
+  const CallbackState saved = limit->save();
+  EXPECT_FALSE(limit->epoch_end(trainer, epoch));
+  limit->reset();
+  EXPECT_TRUE(limit->epoch_end(trainer, epoch));
+  limit->restore(saved);
+  EXPECT_FALSE(limit->epoch_end(trainer, epoch)) << "it goes on counting after a resume";
+  EXPECT_THAT(refusal([] { time_limit(0); }), HasSubstr("0 seconds"));
+}
+
 // A validation loss can overflow while training does not: that is no improvement, and no mistake
 // of the user's.
 TEST(Callbacks, AValueThatIsNotANumberIsNoImprovement) {

@@ -20,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kTemporaryPrefix = ".tmp-";
 constexpr std::string_view kSupersededPrefix = "superseded-";
 
 struct Found {
@@ -52,9 +51,11 @@ std::vector<Found> find_checkpoints(const fs::path& folder) {
     throw input_error(fmt::format("cannot read {}: {}", folder.string(), error.message()),
                       "give a folder of checkpoints that you may read");
   }
-  // Two spellings of one step are told apart by name, so that the order is always the same.
+  // Of two spellings of one step the shorter is the newer (see publish).
   std::sort(found.begin(), found.end(), [](const Found& a, const Found& b) {
-    return a.step != b.step ? a.step > b.step : a.path < b.path;
+    if (a.step != b.step) return a.step > b.step;
+    const size_t a_size = a.path.native().size(), b_size = b.path.native().size();
+    return a_size != b_size ? a_size < b_size : a.path < b.path;
   });
   return found;
 }
@@ -95,38 +96,6 @@ void remove_quietly(const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
-void remove_dead_temporaries(const fs::path& folder) {
-  std::vector<fs::path> dead;
-  std::error_code error;
-  for (fs::directory_iterator entries(folder, error); !error && entries != fs::directory_iterator();
-       entries.increment(error)) {
-    if (entries->path().filename().string().starts_with(kTemporaryPrefix)) {
-      dead.push_back(entries->path());
-    }
-  }
-  for (const fs::path& path : dead) remove_quietly(path);
-}
-
-// Gives the finished folder its name. One that is there already (damaged, or of an earlier run) is
-// swapped in one step with the new one; where the file system cannot swap, it is moved away first.
-void publish(const fs::path& temporary, const fs::path& final_path) {
-  if (rename(temporary.c_str(), final_path.c_str()) == 0) return;
-  if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
-    throw write_error(final_path, errno);
-  }
-  if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
-    remove_quietly(temporary);
-    return;
-  }
-  fs::path old = temporary;
-  old += "-old";
-  if (rename(final_path.c_str(), old.c_str()) != 0 ||
-      rename(temporary.c_str(), final_path.c_str()) != 0) {
-    throw write_error(final_path, errno);
-  }
-  remove_quietly(old);
-}
-
 // A checkpoint goes in one rename, so that no reader sees it half removed.
 void retire(const fs::path& path) {
   const fs::path hidden =
@@ -135,6 +104,28 @@ void retire(const fs::path& path) {
   std::error_code error;
   fs::rename(path, hidden, error);
   remove_quietly(error ? path : hidden);
+}
+
+// Gives the finished folder its name. One that is there already (damaged, or of an earlier run) is
+// swapped in one step with the new one. Where the file system cannot swap, as NFS, it is moved away
+// first, to another spelling of its step: in between, it is the one to load.
+void publish(const fs::path& temporary, const fs::path& folder, uint64_t step) {
+  const fs::path final_path = folder / fmt::format("{}{:08}", kPrefix, step);
+  const fs::path old = folder / fmt::format("{}0{:08}", kPrefix, step);
+  if (rename(temporary.c_str(), final_path.c_str()) == 0) return retire(old);
+  if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) {
+    throw write_error(final_path, errno);
+  }
+  if (renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final_path.c_str(), RENAME_EXCHANGE) == 0) {
+    remove_quietly(temporary);
+    return;
+  }
+  retire(old);
+  if (rename(final_path.c_str(), old.c_str()) != 0 ||
+      rename(temporary.c_str(), final_path.c_str()) != 0) {
+    throw write_error(final_path, errno);
+  }
+  retire(old);
 }
 
 void apply_retention(const fs::path& folder, uint64_t saved_step, int keep) {
@@ -152,28 +143,32 @@ void apply_retention(const fs::path& folder, uint64_t saved_step, int keep) {
   }
 }
 
-uint64_t required_step(const Snapshot& snapshot) {
+std::optional<uint64_t> step_of(const Snapshot& snapshot) {
   const auto step = snapshot.manifest.find("step");
   // A count that was put in as a signed number is fine too.
   if (step == snapshot.manifest.end() || !step->is_number_integer() ||
       (!step->is_number_unsigned() && step->get<int64_t>() < 0)) {
-    throw run_error("a checkpoint without its step cannot be saved",
-                    "set \"step\" in the manifest of the snapshot");
+    return std::nullopt;
   }
   return step->get<uint64_t>();
 }
 
 void save_checkpoint(const Snapshot& snapshot, const fs::path& folder, int keep) {
-  const uint64_t step = required_step(snapshot);
+  const std::optional<uint64_t> own_step = step_of(snapshot);
+  if (!own_step) {
+    throw run_error("a checkpoint without its step cannot be saved",
+                    "set \"step\" in the manifest of the snapshot");
+  }
+  const uint64_t step = *own_step;
   make_folder(folder);
   const FolderLock lock(folder);
   if (lock.exclusive()) remove_dead_temporaries(folder);
-  const std::string name = fmt::format("{}{:08}", kPrefix, step);
-  const fs::path temporary = folder / fmt::format("{}{}-{}", kTemporaryPrefix, name, getpid());
+  const fs::path temporary =
+      folder / fmt::format("{}{}{:08}-{}", kTemporaryPrefix, kPrefix, step, getpid());
   try {
     make_folder(temporary);
     write_checkpoint_files(snapshot, temporary);
-    publish(temporary, folder / name);
+    publish(temporary, folder, step);
   } catch (...) {
     remove_quietly(temporary);
     throw;
@@ -250,7 +245,17 @@ std::optional<CheckpointStore::Loaded> CheckpointStore::load_latest() const {
 }
 
 CheckpointStore::Loaded CheckpointStore::load(const fs::path& path) {
-  return {read_checkpoint_files(path), path, {}};
+  Loaded loaded{read_checkpoint_files(path), path, {}};
+  // Whole, but perhaps moved here from another step, as a whole or with its manifest.
+  const std::optional<uint64_t> named = step_of(path.filename().string());
+  const std::optional<uint64_t> saved = step_of(loaded.snapshot);
+  if (named && named != saved) {
+    throw input_error(fmt::format("{}: {}", path.string(),
+                                  saved ? fmt::format("this is the checkpoint of step {}", *saved)
+                                        : "the manifest does not say its step"),
+                      "its files were exchanged with those of another: use an earlier one");
+  }
+  return loaded;
 }
 
 void damage_newest_checkpoint(const fs::path& folder) {

@@ -3,7 +3,8 @@
 //   manifest.json: format version, what the caller wants kept, size and SHA-256 of each file, and
 //                  a SHA-256 of itself
 // A checkpoint is made in a hidden folder `.tmp-…`, flushed, and renamed at the end. Reading checks
-// every size and hash: a damaged checkpoint is never loaded, the one before it is.
+// every size and hash, and that the folder has the name of the step in it: a damaged checkpoint is
+// never loaded, the one before it is.
 //
 // A CheckpointStore is used by one thread; it writes on a thread of its own, one checkpoint at a
 // time. Several processes may read a folder while one writes to it; a second writer is refused for

@@ -1,20 +1,13 @@
-// What can happen to a checkpoint on a disk: flipped bytes, cut files, lost files, killed writers.
+// What can happen to a checkpoint on a disk: flipped bytes, cut, lost and exchanged files.
 // Whatever happens, what is loaded is what was saved, or nothing is.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <fstream>
 
 #include "base/atomic_file_testing.h"
-#include "base/random.h"
 #include "base/read_file.h"
 #include "error_of.h"
-#include "seeds.h"
 #include "starling/error.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_testing.h"
@@ -126,6 +119,41 @@ TEST_F(DamagedCheckpoint, LostAndSwappedFilesAreNoticed) {
   }
 }
 
+// Each is whole in itself, and says of which step it is.
+TEST_F(DamagedCheckpoint, GenerationsThatWereExchangedAreNoticed) {
+  store_.save(snapshot_of(3));
+  store_.wait();
+  const fs::path third = folder_.path() / "step-00000003", aside = folder_.path() / "aside";
+  fs::rename(newest_, aside);
+  fs::rename(third, newest_);
+  fs::rename(aside, third);
+  const auto loaded = store_.load_latest();
+  ASSERT_TRUE(loaded);
+  EXPECT_TRUE(same_snapshot(loaded->snapshot, snapshot_of(1)));
+  EXPECT_THAT(loaded->skipped,
+              testing::ElementsAre(HasSubstr("step-00000003: this is the checkpoint of step 2"),
+                                   HasSubstr("step-00000002: this is the checkpoint of step 3")));
+  EXPECT_THAT(refusal([&] { CheckpointStore::load(third); }), HasSubstr("of step 2"));
+  fs::rename(third, aside);  // one that someone has put aside may have any name
+  EXPECT_TRUE(same_snapshot(CheckpointStore::load(aside).snapshot, snapshot_of(2)));
+}
+
+// After steps that were skipped the weights are the same, and only the manifests differ.
+TEST_F(DamagedCheckpoint, AManifestOfAnotherGenerationIsNoticed) {
+  Snapshot third = snapshot_of(2);
+  third.manifest["step"] = 3;
+  store_.save(third);
+  store_.wait();
+  for (const char* name : {"step-00000002", "step-00000001"}) {
+    const fs::path file = folder_.path() / "step-00000003" / "manifest.json";
+    overwrite(file, read_text(folder_.path() / name / "manifest.json", 1 << 20));
+    const auto loaded = store_.load_latest();
+    ASSERT_TRUE(loaded);
+    EXPECT_TRUE(same_snapshot(loaded->snapshot, snapshot_of(2)));
+    EXPECT_THAT(loaded->skipped, testing::ElementsAre(HasSubstr("step-00000003")));
+  }
+}
+
 TEST_F(DamagedCheckpoint, NewerFormatsAndHostileManifestsAreRefused) {
   const fs::path file = newest_ / "manifest.json";
   const std::string text = read_text(file, 1 << 20);
@@ -145,56 +173,6 @@ TEST_F(DamagedCheckpoint, AllDamagedIsAnErrorThatSaysEach) {
   }
   EXPECT_THAT(refusal([&] { store_.load_latest(); }),
               testing::AllOf(HasSubstr("step-00000001"), HasSubstr("step-00000002")));
-}
-
-// The child saves step after step, and tells on a pipe which ones are complete.
-[[noreturn]] void save_until_killed(const fs::path& folder, uint64_t first, int pipe) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  CheckpointStore store(folder, {.keep = 2});
-  for (uint64_t step = first;; ++step) {
-    store.save(snapshot_of(step));
-    store.wait();
-    if (store.failure() || write(pipe, &step, sizeof(step)) != sizeof(step)) _exit(3);
-  }
-}
-
-TEST(CheckpointKill, AGoodOneAlwaysLoads) {
-  const TemporaryFolder folder;
-  const RandomStream random(1, Draw::kSynthetic);
-  uint64_t newest = 0;
-  for (uint64_t round = 0; round < seed_count(20); ++round) {
-    int ends[2];
-    ASSERT_EQ(pipe(ends), 0);
-    const pid_t child = fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) save_until_killed(folder.path(), newest + 1, ends[1]);
-    close(ends[1]);
-    for (uint32_t saves = 1 + random.bits(2 * round) % 4; saves > 0; --saves) {
-      ASSERT_EQ(read(ends[0], &newest, sizeof(newest)), static_cast<ssize_t>(sizeof(newest)));
-    }
-    // Somewhere in the next saves: one takes 1 to 50 ms, by the disk.
-    const timespec moment{0, static_cast<long>(random.bits(2 * round + 1) % 50'000'000)};
-    ppoll(nullptr, 0, &moment, nullptr);
-    ASSERT_EQ(kill(child, SIGKILL), 0);
-    int status = 0;
-    ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself";
-    while (read(ends[0], &newest, sizeof(newest)) == sizeof(newest)) {
-    }
-    close(ends[0]);
-
-    const auto loaded = CheckpointStore(folder.path()).load_latest();
-    ASSERT_TRUE(loaded);
-    EXPECT_TRUE(loaded->skipped.empty()) << loaded->skipped[0];
-    const auto step = loaded->snapshot.manifest["step"].get<uint64_t>();
-    EXPECT_GE(step, newest);
-    EXPECT_TRUE(same_snapshot(loaded->snapshot, snapshot_of(step)));
-    newest = step;
-  }
-  CheckpointStore store(folder.path(), {.keep = 2});
-  store.save(snapshot_of(newest + 1));
-  store.wait();
-  EXPECT_EQ(TemporaryFolder::names(folder.path()).size(), 2u);  // nothing of the dead is left
 }
 
 }  // namespace

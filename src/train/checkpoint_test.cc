@@ -140,6 +140,27 @@ TEST(Checkpoint, FullDiskKeepsTheLastOneAndLeavesNoPart) {
   EXPECT_EQ(store.failure(), std::nullopt);
 }
 
+TEST(Checkpoint, ReadOnlyDiskKeepsTheLastOneAndSavesAgainLater) {
+  SmallDisk disk("1m");
+  if (!disk.mounted()) GTEST_SKIP() << "no small disk: " << disk.reason();
+  CheckpointStore store(disk.path() / "checkpoints", {.keep = 1});
+  store.save(snapshot_of(1));
+  store.wait();
+  ASSERT_TRUE(disk.make_read_only());
+  for (const uint64_t step : {2, 1}) {  // also when that one is written anew
+    store.save(snapshot_of(step));
+    store.wait();
+    EXPECT_THAT(store.failure().value_or(""), HasSubstr("is read-only: choose another folder"));
+    EXPECT_EQ(store.failure(), std::nullopt);
+    EXPECT_THAT(TemporaryFolder::names(store.folder()), ElementsAre("step-00000001"));
+    EXPECT_TRUE(same_snapshot(store.load_latest()->snapshot, snapshot_of(1)));
+  }
+  ASSERT_TRUE(disk.resize("1m"));  // writable again
+  store.save(snapshot_of(2));
+  EXPECT_TRUE(same_snapshot(store.load_latest()->snapshot, snapshot_of(2)));
+  EXPECT_EQ(store.failure(), std::nullopt);
+}
+
 TEST(Checkpoint, UnwritableFolderIsAFailureNotAnEnd) {
   const TemporaryFolder folder;
   write_file_atomically(folder.path() / "file", "x");

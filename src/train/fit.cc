@@ -88,7 +88,6 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       (impl.world().is_chief() || options.checkpoints.resume)) {
     open_store();
   }
-  // Only steps have such faults, so it is not called when this is gone.
   impl.world().faults().handle(Fault::Action::kCorrupt, [this](const Fault&) {
     if (!store_ || !impl_.world().is_chief()) return;
     store_->wait();
@@ -112,6 +111,8 @@ data::RowRange FitLoop::rows_of_shards(uint64_t rows) const {
   };
   return {first_row(own.begin), first_row(own.end)};
 }
+
+FitLoop::~FitLoop() { impl_.world().faults().handle(Fault::Action::kCorrupt, nullptr); }
 
 void FitLoop::follow_world() {
   World& world = impl_.world();
@@ -255,7 +256,7 @@ void FitLoop::finish_summary() {
 void FitLoop::gather_summary() {
   struct Own {
     WorkerTimes times;
-    uint64_t bytes_moved, optimizer_bytes;
+    uint64_t optimizer_bytes;
     LeaseWork::Disagreement disagreement;
   };
   World& world = impl_.world();
@@ -269,8 +270,8 @@ void FitLoop::gather_summary() {
                  .hidden = exchange.hidden,
                  .waiting = exchange.waiting,
                  .shards = strategy_->shards().size(),
-                 .shard = full_steps_ > 0 ? shard_seconds_ / static_cast<double>(full_steps_) : 0},
-                bytes_before_ + strategy_->bytes_moved(),
+                 .shard = full_steps_ > 0 ? shard_seconds_ / static_cast<double>(full_steps_) : 0,
+                 .bytes_sent = bytes_before_ + strategy_->bytes_moved()},
                 // What is shared counts once.
                 world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes(),
                 disagreement_};
@@ -284,7 +285,7 @@ void FitLoop::gather_summary() {
   for (const Own& worker : all) {
     disagreement.sum += worker.disagreement.sum;
     disagreement.count += worker.disagreement.count;
-    impl_.summary.bytes_moved += worker.bytes_moved;
+    impl_.summary.bytes_moved += worker.times.bytes_sent;
     impl_.summary.optimizer_bytes.push_back(worker.optimizer_bytes);
     impl_.summary.times.push_back(worker.times);
   }
@@ -452,7 +453,8 @@ void FitLoop::finish_epoch() {
                             (end_epoch_ - first_epoch_) * steps));
   record.values.emplace_back("samples_per_s",
                              static_cast<double>(epoch_samples_) / std::max(epoch_seconds_, 1e-9));
-  record.seconds = seconds_since(epoch_begin_);
+  record.samples = impl_.summary.samples;
+  measure_epoch(record);
   history_.append(record);
 
   ++cursor_.epoch;
@@ -465,6 +467,26 @@ void FitLoop::finish_epoch() {
     if (const std::string text = callback->note(); !text.empty()) note(text);
   }
   if (options_.on_epoch) options_.on_epoch(record);
+}
+
+// All get the same figures, so that callbacks decide alike by them.
+void FitLoop::measure_epoch(EpochRecord& record) {
+  struct Own {
+    double train_seconds;
+    uint64_t bytes;
+  };
+  const uint64_t bytes = bytes_before_ + strategy_->bytes_moved();
+  const Own own{epoch_seconds_, bytes - bytes_told_};
+  std::vector<Own> all;
+  impl_.world().agree("the epoch's figures", [&] {
+    all = impl_.world().gather("the epoch's figures", std::span(&own, 1));
+  });
+  bytes_told_ = bytes;
+  for (const Own& worker : all) {
+    record.train_seconds = std::max(record.train_seconds, worker.train_seconds);
+    record.bytes_sent += worker.bytes;
+  }
+  record.seconds = seconds_since(epoch_begin_);
 }
 
 void FitLoop::tell_progress() const {

@@ -31,6 +31,9 @@ class FitLoop {
  public:
   FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& train,
           const FitOptions& options);
+  ~FitLoop();
+  FitLoop(const FitLoop&) = delete;
+  FitLoop& operator=(const FitLoop&) = delete;
 
   History run();
 
@@ -90,6 +93,11 @@ class FitLoop {
   // log.
   std::deque<ParamPeer::Lease> work_apart(ParamService& service);
   std::unique_ptr<LeaseWork> make_work(ParamService& service);
+  // Whether workers make steps by themselves now: not in the first epochs, if they are to agree on
+  // every step there.
+  bool makes_own_steps() const;
+  bool is_synchronous_first() const;
+  bool own_weights_meet() const;  // they have weights of their own then, averaged in pairs
   // Whether an update waits for all, or most.
   bool makes_rounds() const;
   // Updates that the service has made.
@@ -111,6 +119,7 @@ class FitLoop {
   std::vector<std::vector<float>> local_optimizers() const;
   void note_disagreement();
   void average_optimizers(const std::vector<std::vector<float>>& own);
+  void spread_optimizer();
   RecordedStretch begin_record() const;
   void tell_record(const RecordedStretch& stretch);
   // Where that is done again (fit_replay.cc).
@@ -133,7 +142,9 @@ class FitLoop {
   void begin_ledger();
   // By the chief, once for every epoch.
   void tell_ledger(const std::string& line);
+  void write_ledger();  // by the chief
   void finish_epoch();
+  void measure_epoch(EpochRecord& record);
   void finish_summary();
   void gather_summary();
   void tell_progress() const;
@@ -148,7 +159,7 @@ class FitLoop {
   Apart* apart_ = nullptr;                // the strategy, where workers train apart
   ServedLoad served_;                     // then: by this worker in the last stretch
   std::unique_ptr<LeaseWork> work_;       // likewise, until all have agreed
-  OwnWeights own_weights_;                // likewise, where there is a centre
+  OwnWeights own_weights_;                // likewise, where each has some
   LeaseWork::Disagreement disagreement_;  // likewise, in all of them
   struct SliceShares {
     int64_t view = 0;  // for which they hold
@@ -176,8 +187,14 @@ class FitLoop {
   Speeds speeds_;                     // likewise: of all workers
   Strategy::Seconds seconds_before_;  // of strategies for earlier worlds
   uint64_t bytes_before_ = 0;
+  uint64_t bytes_told_ = 0;  // in the records of epochs
   data::Loader loader_;
   data::Ledger ledger_;
+  // Of all epochs of this fit, on every worker: what there was no room for is written later, by
+  // whoever is the chief then.
+  std::vector<std::string> ledger_lines_;
+  uint32_t ledger_lines_epoch_ = 0;  // of the first
+  bool ledger_is_behind_ = false;    // of the chief
   RowReader reader_;
   const uint32_t first_epoch_;
   uint32_t end_epoch_;

@@ -12,6 +12,7 @@
 #include "train/fit.h"
 #include "train/lease_step.h"
 #include "train/local_work.h"
+#include "train/numbers.h"
 #include "train/optimizer_transfer.h"
 #include "train/stretch_replay.h"
 
@@ -22,10 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kMostDamping = 10;
 constexpr uint64_t kMostPeriod = 1'000'000;
-// Of local_sgd with `outer = "nesterov"`: as DiLoCo has them.
+// With `outer = "nesterov"`: as DiLoCo has them.
 constexpr double kOuterRate = 0.7, kOuterMomentum = 0.9;
-// Of optimizers' state, at a time.
-constexpr size_t kAveragedFloats = size_t{1} << 18;
 // After so many the speed of each worker is known.
 constexpr uint64_t kMeasuredBatches = 8;
 
@@ -35,12 +34,14 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 
 // Says where the time until then has gone: for the gradient and the weights that were on their way,
 // or for others, who had to come first.
-std::optional<ParamPeer::Lease> next_lease(ParamService& service, Strategy::Seconds& spent) {
+std::optional<ParamPeer::Lease> next_lease(ParamService& service, Strategy::Seconds& spent,
+                                           bool brings_weights) {
   const auto begin = Clock::now();
   std::optional<ParamPeer::Lease> lease = service.next();
   const auto end = Clock::now();
+  const bool moved = lease && brings_weights;
   const double waiting =
-      seconds_between(lease ? std::max(begin, lease->pushed) : begin, lease ? lease->lent : end);
+      seconds_between(moved ? std::max(begin, lease->pushed) : begin, moved ? lease->lent : end);
   spent.waiting += waiting;
   spent.communication += seconds_between(begin, end) - waiting;
   return lease;
@@ -65,7 +66,7 @@ void keep_to(uint64_t most, SampleRanges& free) {
 // Whether the worker's gradient of what it was lent is among the updates.
 bool was_applied(const std::vector<Order>& log, int worker, const ParamPeer::Lease& lease) {
   for (const Order& order : log) {
-    if (order.kind != Order::Kind::kApply) continue;
+    if (order.kind == Order::Kind::kDrop) continue;
     for (const Push& push : order.pushes) {
       if (push.worker == worker && push.samples == lease.samples && push.version == lease.version)
         return true;
@@ -91,10 +92,28 @@ void FitLoop::check_apart() const {
     throw input_error(fmt::format("training.accumulate = {} with {}", options_.accumulate, way),
                       "use accumulate = 1, and a larger batch");
   }
-  static_cast<void>(partition_from_name(strategy.partition));
+  const PartitionKind partition = partition_from_name(strategy.partition);
+  if (has_tasks(strategy) && partition != PartitionKind::kDynamic)
+    throw input_error(fmt::format("strategy.partition = \"{}\" with {}", strategy.partition, way),
+                      "leave it away: who is ready takes the next task");
+  if (has_tasks(strategy) && strategy.tasks > strategy.period * options_.batch) {
+    throw input_error(
+        fmt::format("strategy.tasks = {} is out of range", strategy.tasks),
+        fmt::format("a round has {} samples (period × batch): use 0 … {} tasks; 0 is one for each "
+                    "worker",
+                    strategy.period * options_.batch, strategy.period * options_.batch));
+  }
   if (!(strategy.beta > 0 && strategy.beta <= 1)) {
     throw input_error(fmt::format("strategy.beta = {} is out of range", strategy.beta),
                       "use more than 0, and 1 at most");
+  }
+  const uint64_t steps = (end_epoch_ - first_epoch_) * steps_per_epoch();
+  if (has_centre(strategy) && 2 * strategy.period > steps) {
+    throw input_error(
+        fmt::format("strategy.period = {} is too long for a run of {} steps", strategy.period,
+                    steps),
+        fmt::format("the centre learns nothing of a worker's last steps: use {} at most",
+                    std::max<uint64_t>(1, steps / 2)));
   }
   if (strategy.period < 1 || strategy.period > kMostPeriod) {
     throw input_error(fmt::format("strategy.period = {} is out of range", strategy.period),
@@ -108,6 +127,11 @@ void FitLoop::check_apart() const {
     throw input_error(
         fmt::format("strategy.local_state = \"{}\" is not known", strategy.local_state),
         "use kept, averaged or reset");
+  if (strategy.match != "random" && strategy.match != "ring")
+    throw input_error(fmt::format("strategy.match = \"{}\" is not known", strategy.match),
+                      "use random or ring");
+  if (has_meetings(strategy) && impl_.world().computing() < impl_.world().workers())
+    throw input_error(fmt::format("{} has no servers", way), "leave --servers away");
   const double damping = impl_.options.strategy.damping;
   const int ahead = impl_.options.strategy.ahead;
   if (ahead < 0 || ahead > static_cast<int>(kAheadMost)) {
@@ -126,8 +150,9 @@ std::unique_ptr<Strategy> FitLoop::make_apart() {
   World& world = impl_.world();
   if (slice_shares_.view != world.view()) slice_shares_.shares.clear();
   slice_shares_.view = world.view();
-  Ownership owners =
-      owners_of(world, state.space, impl_.options.strategy.replicas, slice_shares_.shares);
+  Ownership owners;
+  if (!own_weights_meet())
+    owners = owners_of(world, state.space, impl_.options.strategy.replicas, slice_shares_.shares);
   auto apart = std::make_unique<Apart>(impl_.options.strategy.name, world, executor_,
                                        std::move(owners), *state.desk());
   apart_ = apart.get();
@@ -154,17 +179,23 @@ Stretch FitLoop::make_stretch() const {
                   .version = service_version(),
                   .consistency = {strategy.consistency, strategy.staleness, strategy.backup},
                   .partition = partition_from_name(strategy.partition),
-                  .ahead = static_cast<uint32_t>(strategy.ahead),
+                  .ahead = static_cast<uint32_t>(leases_apart(strategy) - 1),
                   .speeds = {}};
-  if (makes_local_steps(strategy)) {
+  if (makes_own_steps()) {
     // One round, if there are samples for no more: so that all get some of them.
     stretch.batch = std::clamp<uint64_t>(stretch.batch * strategy.period, 1,
                                          std::max<uint64_t>(1, stretch.free.size()));
-    stretch.ahead = 0;
-    // With a centre nobody waits; else all hand in one change for each round.
-    stretch.consistency.name = makes_rounds() ? "backup" : "async";
-    stretch.consistency.backup = 0;
+    // In rounds all hand in one change for each, or of each task; else nobody waits.
+    stretch.consistency.name = has_tasks(strategy)      ? "tasks"
+                               : has_meetings(strategy) ? "gossip"
+                               : makes_rounds()         ? "backup"
+                                                        : "async";
+    stretch.consistency.tasks = strategy.tasks;
+    stretch.consistency.ring = strategy.match == "ring";
+    stretch.consistency.seed = impl_.options.seed;
   }
+  if (makes_local_steps(strategy)) stretch.consistency.backup = 0;
+  if (is_synchronous_first()) stretch.consistency.name = "backup";
   for (const int worker : stretch.workers) stretch.speeds.push_back(speeds_.of(worker));
   const bool is_known = std::all_of(stretch.speeds.begin(), stretch.speeds.end(),
                                     [](double speed) { return speed > 0; });
@@ -172,23 +203,37 @@ Stretch FitLoop::make_stretch() const {
   if (stretch.partition == PartitionKind::kWeighted && !is_known)
     keep_to(kMeasuredBatches * std::max(stretch.batch, stretch.workers.size()), stretch.free);
   // Optimizers are averaged between stretches.
-  if (makes_local_steps(strategy) && !has_centre(strategy) && strategy.local_state == "averaged")
+  if (makes_own_steps() && agrees_in_rounds(strategy) && strategy.local_state == "averaged")
     keep_to(stretch.batch, stretch.free);
   return stretch;
 }
 
+bool FitLoop::is_synchronous_first() const {
+  const StrategyOptions& strategy = impl_.options.strategy;
+  return makes_local_steps(strategy) && cursor_.epoch < strategy.post_local_after;
+}
+
+bool FitLoop::makes_own_steps() const {
+  return makes_local_steps(impl_.options.strategy) && !is_synchronous_first();
+}
+
 bool FitLoop::makes_rounds() const {
   const StrategyOptions& strategy = impl_.options.strategy;
-  return makes_local_steps(strategy) ? !has_centre(strategy) : strategy.consistency == "backup";
+  if (is_synchronous_first()) return true;
+  return makes_own_steps() ? agrees_in_rounds(strategy) : strategy.consistency == "backup";
+}
+
+bool FitLoop::own_weights_meet() const {
+  return has_meetings(impl_.options.strategy) && makes_own_steps();
 }
 
 uint64_t FitLoop::service_version() const {
-  return makes_local_steps(impl_.options.strategy) ? impl_.summary.steps : impl_.state.step;
+  return makes_own_steps() ? impl_.summary.steps : impl_.state.step;
 }
 
 UpdateRules FitLoop::update_rules() const {
   const StrategyOptions& strategy = impl_.options.strategy;
-  if (makes_local_steps(strategy)) {
+  if (makes_own_steps()) {
     return {.optimizer = !has_outer_velocity(strategy)
                              ? sgd(1)
                              : nesterov(kOuterRate, {.momentum = kOuterMomentum}),
@@ -243,19 +288,23 @@ void FitLoop::run_stretch() {
 std::vector<Order> FitLoop::train_apart() {
   World& world = impl_.world();
   TrainState& state = impl_.state;
+  if (own_weights_meet() && !own_weights_.now.empty())
+    std::copy(own_weights_.now.begin(), own_weights_.now.end(), state.weights.begin());
   ParamService service(world, {.names = {},
                                .computes = {},
                                .space = &state.space,
                                .owners = strategy_->ownership(),
                                .state =
                                    [&](size_t kind, size_t offset) {
-                                     return state.outer.empty() ? state.optimizer.at(kind, offset)
-                                                                : state.outer.data() + offset;
+                                     return !makes_own_steps() || state.outer.empty()
+                                                ? state.optimizer.at(kind, offset)
+                                                : state.outer.data() + offset;
                                    },
                                .rules = update_rules(),
                                .version = service_version(),
                                .samples = samples_before(),
                                .seats = weights_of(state.desk()->seats()),
+                               .meets = own_weights_meet(),
                                .desks = &apart_->desks()});
   if (world.is_chief()) world.begin_stretch(make_stretch());
   work_ = make_work(service);
@@ -280,25 +329,46 @@ std::vector<Order> FitLoop::train_apart() {
       std::count_if(last.begin(), last.end(), [&](const ParamPeer::Lease& lease) {
         return !was_applied(service.log(), world.name(), lease);
       })));
+  if (own_weights_meet()) own_weights_.now.assign(state.weights.begin(), state.weights.end());
+  seconds_before_.communication += service.meeting_seconds().exposed;
+  seconds_before_.hidden += service.meeting_seconds().hidden;
   return service.log();
 }
 
 std::unique_ptr<LeaseWork> FitLoop::make_work(ParamService& service) {
   const StrategyOptions& strategy = impl_.options.strategy;
-  if (makes_local_steps(strategy)) {
+  if (makes_own_steps()) {
     auto steps = std::make_unique<LocalSteps>(
         executor_, impl_.state, impl_.options.optimizer, impl_.options.non_finite,
-        LocalSteps::Options{.batch = options_.batch,
-                            .workers = computing_.size(),
-                            .total_steps = schedule_epochs_ * steps_per_epoch(),
-                            .resets = !has_centre(strategy) && strategy.local_state == "reset",
-                            .step = impl_.state.step,
-                            .trained = samples_before(),
-                            .on_step = [this] { impl_.world().note_progress(); }});
+        LocalSteps::Options{
+            .batch = options_.batch,
+            .parts = has_tasks(strategy) && strategy.tasks > 0 ? strategy.tasks : computing_.size(),
+            .total_steps = schedule_epochs_ * steps_per_epoch(),
+            .resets = agrees_in_rounds(strategy) && strategy.local_state == "reset",
+            .step = impl_.state.step,
+            .trained = samples_before(),
+            .compute =
+                [this](FunctionRef<void()> work) {
+                  const World::Computing computing(impl_.world(), executor_.lanes().count());
+                  work();
+                },
+            .goes_on =
+                [this, &service] {
+                  impl_.world().note_progress();
+                  service.meet();
+                  // Nobody can take it any more when somebody was lost.
+                  const std::atomic<bool>* const lost = impl_.world().interrupt();
+                  return !service.is_outdone() && !(lost != nullptr && *lost);
+                }});
+    if (has_meetings(strategy))
+      return std::make_unique<GossipSteps>(std::move(steps), impl_.state.weights.span(),
+                                           own_weights_);
     if (!has_centre(strategy))
       return std::make_unique<LocalChange>(std::move(steps), impl_.state.space.total_floats());
-    return std::make_unique<ElasticSteps>(std::move(steps), own_weights_,
-                                          strategy.beta / static_cast<double>(computing_.size()));
+    // Beyond half of the way they would change places.
+    return std::make_unique<ElasticSteps>(
+        std::move(steps), own_weights_,
+        std::min(0.5, strategy.beta / static_cast<double>(computing_.size())));
   }
   auto step = std::make_unique<LeaseStep>(executor_, impl_.state, impl_.options.optimizer,
                                           impl_.options.non_finite);
@@ -323,11 +393,12 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
   const StrategyOptions& strategy = impl_.options.strategy;
-  const uint64_t period = makes_local_steps(strategy) ? strategy.period : 1;
+  const uint64_t period = makes_own_steps() ? strategy.period : 1;
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch() / period;
   // In rounds all hand in something for each update; else the others have made about as many.
   const auto each = makes_rounds() ? uint64_t{1} : static_cast<uint64_t>(world.computing());
-  while (const std::optional<ParamPeer::Lease> lease = next_lease(service, seconds_before_)) {
+  while (const std::optional<ParamPeer::Lease> lease =
+             next_lease(service, seconds_before_, !own_weights_meet())) {
     if (lease->dropped) work_->take_back(1);
     if (last.size() == leases_apart(strategy)) last.pop_front();
     last.push_back(*lease);
@@ -339,27 +410,36 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
     work_->prepare(lease->samples.size());
     const auto begin = Clock::now();
     const LeaseWork::Result result = [&] {
-      const World::Computing computing(world, executor_.lanes().count());
+      std::optional<World::Computing> computing;  // if not each step by itself
+      if (!makes_own_steps()) computing.emplace(world, executor_.lanes().count());
       return work_->run({.samples = samples_at(lease->samples),
                          .epoch = cursor_.epoch,
                          .trained = lease->trained,
+                         .version = lease->version,
                          .seat = impl_.state.desk()->seats()[lease->seat]},
                         reader_);
     }();
     const double seconds = seconds_between(begin, Clock::now());
-    shard_seconds_ += seconds * static_cast<double>(full_step_.samples) /
-                      static_cast<double>(lease->samples.size()) / impl_.shards_of(options_.batch);
-    ++full_steps_;
+    if (!result.outdone) {
+      shard_seconds_ += seconds * static_cast<double>(full_step_.samples) /
+                        static_cast<double>(lease->samples.size()) /
+                        impl_.shards_of(options_.batch);
+      ++full_steps_;
+    }
     world.pass(FaultPoint::kGradient);
     const Push push{.worker = world.name(),
                     .samples = lease->samples,
                     .version = lease->version,
                     .finite = result.finite,
-                    .seconds = seconds,
-                    .sums = result.told_sums()};
+                    .seconds = result.outdone ? 0 : seconds,
+                    .sums = result.told_sums(),
+                    .met = service.met()};
     service.push(result.change, push);
     world.note_progress();
-    const uint64_t updates = impl_.summary.steps + ++own * each;
+    ++own;
+    // Of tasks a worker hands in several for one update, or none.
+    const bool has_own_tasks = has_tasks(strategy) && makes_own_steps();
+    const uint64_t updates = has_own_tasks ? lease->version : impl_.summary.steps + own * each;
     const bool stop = options_.should_stop && options_.should_stop();
     if (!asked && (stop || is_save_due_apart(updates))) {
       world.drain();
@@ -379,13 +459,16 @@ void FitLoop::account_for(std::span<const Order> log) {
   FitSummary& summary = impl_.summary;
   for (const Order& one : log) {
     if (one.kind == Order::Kind::kDrop) ++summary.dropped_gradients;
+    if (one.kind == Order::Kind::kMeet) ++summary.meetings;
     for (const Push& push : one.pushes) speeds_.add(push.worker, push.samples.size(), push.seconds);
-    if (one.kind != Order::Kind::kApply) continue;
+    if (one.kind == Order::Kind::kDrop) continue;
     const uint64_t trained = summary.samples;
     for (const Push& push : one.pushes) {
-      const uint64_t missed = service_version() - push.version;
-      if (summary.staleness.size() <= missed) summary.staleness.resize(missed + 1);
-      ++summary.staleness[missed];
+      if (!own_weights_meet()) {  // those miss nothing: they are the worker's own
+        const uint64_t missed = service_version() - push.version;
+        if (summary.staleness.size() <= missed) summary.staleness.resize(missed + 1);
+        ++summary.staleness[missed];
+      }
       cursor_.free.remove(push.samples);
       ledger_.mark(samples_at(push.samples));
       summary.samples += push.samples.size();
@@ -401,8 +484,8 @@ void FitLoop::account_for(std::span<const Order> log) {
       cursor_.sums.samples += static_cast<int64_t>(push.sums.at(1 + metrics));
       summary.skipped_steps += static_cast<uint64_t>(push.sums.at(2 + metrics));
     }
-    impl_.state.step += optimizer_steps(trained);
-    ++summary.steps;
+    if (!one.pushes.empty()) impl_.state.step += optimizer_steps(trained);
+    if (one.kind == Order::Kind::kApply) ++summary.steps;
   }
   cursor_.step_in_epoch = (train_.size() - cursor_.free.size()) / options_.batch;
 }
@@ -416,89 +499,8 @@ void FitLoop::note_disagreement() {
 }
 
 uint64_t FitLoop::optimizer_steps(uint64_t trained) const {
-  if (!makes_local_steps(impl_.options.strategy)) return 1;
+  if (!makes_own_steps()) return 1;
   return impl_.summary.samples / options_.batch - trained / options_.batch;
-}
-
-// All get the weights as the servers have them, and learn what any of them wants.
-void FitLoop::share_trained() {
-  World& world = impl_.world();
-  const bool change = world.wants_change();
-  const Wishes own{.stop = options_.should_stop && options_.should_stop(),
-                   .change = change,
-                   .wait = change && static_cast<uint64_t>(world.computing()) <
-                                         impl_.options.strategy.min_workers,
-                   .save = is_save_due_apart(impl_.summary.steps)};
-  const std::vector<float> statistics(impl_.state.statistics.span().begin(),
-                                      impl_.state.statistics.span().end());
-  const std::vector<std::vector<float>> optimizers = local_optimizers();
-  std::vector<ServedLoad> loads;  // by rank
-  world.agree("sharing what was trained", [&] {
-    spread_slices(world, *strategy_->ownership(), impl_.state.weights.span());
-    if (!impl_.state.outer.empty())
-      spread_slices(world, *strategy_->ownership(), impl_.state.outer.span());
-    wishes_ = {};
-    for (const Wishes& one : world.gather("wishes", std::span(&own, 1))) wishes_.add(one);
-    average_statistics(statistics);
-    average_optimizers(optimizers);
-    loads = world.gather("loads", std::span<const ServedLoad>(&served_, 1));
-  });
-  balance_slices(loads);
-  impl_.weights_changed();
-  impl_.any_executor();
-}
-
-void FitLoop::balance_slices(const std::vector<ServedLoad>& by_rank) {
-  const World& world = impl_.world();
-  if (slice_shares_.view != world.view() || by_rank.size() != strategy_members_.size()) return;
-  const Ownership& owners = *strategy_->ownership();
-  std::vector<ServedLoad> loads;
-  for (const int name : owners.members())
-    loads.push_back(by_rank[static_cast<size_t>(world.rank_of(name))]);
-  std::vector<double> shares = shares_by_load(owners, loads);
-  if (shares.empty()) return;
-  slice_shares_.shares = std::move(shares);
-  ++slice_shares_.changes;
-}
-
-// Of those that have computed: each has seen the moments of its own gradients.
-void FitLoop::average_statistics(const std::vector<float>& own) {
-  averaged_ = impl_.world().computing_names();
-  if (!own.empty()) average(own, impl_.state.statistics.span());
-}
-
-// The mean of what those who compute have.
-void FitLoop::average(std::span<const float> own, std::span<float> mean) {
-  World& world = impl_.world();
-  const std::vector<float> all = world.gather("what is averaged", own);
-  std::vector<std::span<const float>> parts;
-  for (const int name : world.computing_names())
-    parts.push_back(
-        std::span(all).subspan(static_cast<size_t>(world.rank_of(name)) * own.size(), own.size()));
-  mean_of(parts, mean);
-}
-
-// By kind; none where servers have it.
-std::vector<std::vector<float>> FitLoop::local_optimizers() const {
-  std::vector<std::vector<float>> own;
-  if (!makes_local_steps(impl_.options.strategy)) return own;
-  const OptimizerState& state = impl_.state.optimizer;
-  for (size_t kind = 0; kind < state.kinds(); ++kind) {
-    const float* const values = state.at(kind, 0);
-    own.emplace_back(values, values + impl_.state.space.total_floats());
-  }
-  return own;
-}
-
-// So that all are the same between stretches.
-void FitLoop::average_optimizers(const std::vector<std::vector<float>>& own) {
-  for (size_t kind = 0; kind < own.size(); ++kind) {
-    for (size_t begin = 0; begin < own[kind].size(); begin += kAveragedFloats) {
-      const size_t count = std::min(kAveragedFloats, own[kind].size() - begin);
-      average(std::span(own[kind]).subspan(begin, count),
-              {impl_.state.optimizer.at(kind, begin), count});
-    }
-  }
 }
 
 RecordedStretch FitLoop::begin_record() const {

@@ -5,12 +5,12 @@
 #include <fstream>
 
 #include "base/atomic_file.h"
-#include "base/isa.h"
 #include "base/json.h"
 #include "base/sha256.h"
 #include "observe/history_json.h"
 #include "starling/error.h"
 #include "train/fit.h"
+#include "train/numbers.h"
 #include "train/optimizer_transfer.h"
 #include "train/recoveries_json.h"
 #include "train/state_transfer.h"
@@ -65,6 +65,7 @@ uint64_t count(const Json& object, const char* key) { return object.at(key).get<
 
 constexpr std::string_view kCallbackPrefix = "callback/";
 constexpr const char* kOuterName = "outer";
+constexpr const char* kNumbers = "numbers";
 
 std::string callback_name(size_t index) { return fmt::format("{}{}", kCallbackPrefix, index); }
 
@@ -88,10 +89,10 @@ Json FitLoop::job_fingerprint() const {
 // What must be the same on all workers, a line each.
 std::string FitLoop::fingerprint_text() const {
   if (impl_.world().workers() == 1) return {};  // nobody to compare with
-  std::string text =
-      fmt::format("version {}\nisa {}\nworkers {}\nlanes {}\nbalance {}\n", version(), isa_name(),
-                  strategy_->workers(), executor_.lanes().count(),
-                  static_cast<int>(impl_.options.strategy.balance));
+  std::string text;
+  for (const auto& [name, value] : numbers()) text += fmt::format("{} {}\n", name, value);
+  text += fmt::format("workers {}\nlanes {}\nbalance {}\n", strategy_->workers(),
+                      executor_.lanes().count(), static_cast<int>(impl_.options.strategy.balance));
   text +=
       fmt::format("strategy {} replicas {}\n", strategy_->name(), impl_.options.strategy.replicas);
   if (trains_apart()) {
@@ -100,8 +101,10 @@ std::string FitLoop::fingerprint_text() const {
         fmt::format("consistency {} {} {} partition {} ahead {} damping {} adjust_momentum {}\n",
                     apart.consistency, apart.staleness, apart.backup, apart.partition, apart.ahead,
                     apart.damping, apart.adjust_momentum);
-    text += fmt::format("period {} outer {} local_state {} beta {}\n", apart.period, apart.outer,
-                        apart.local_state, apart.beta);
+    text += fmt::format(
+        "period {} outer {} local_state {} post_local_after {} tasks {} match {} beta {}\n",
+        apart.period, apart.outer, apart.local_state, apart.post_local_after, apart.tasks,
+        apart.match, apart.beta);
   }
   const Json job = job_fingerprint();
   for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, to_text(value));
@@ -116,6 +119,11 @@ std::string FitLoop::fingerprint_text() const {
       "clip_norm {}\n",
       o.learning_rate, o.momentum, o.beta1, o.beta2, o.epsilon, o.weight_decay,
       o.clip_value.value_or(0), o.clip_norm.value_or(0));
+  std::string decays;
+  for (const Slice& slice : impl_.state.space.slices()) {
+    if (slice.weight_decay) decays += fmt::format("{} {}\n", slice.name, *slice.weight_decay);
+  }
+  text += fmt::format("weight_decay of layers {}\n", sha256_hex(decays));
   text += fmt::format("schedule {} {} {} {} {} {}\n", static_cast<int>(o.schedule.kind),
                       o.schedule.warmup_steps, o.schedule.every,
                       fmt::join(o.schedule.milestones, ","), o.schedule.gamma, o.schedule.floor);
@@ -186,6 +194,7 @@ Snapshot FitLoop::snapshot() const {
   }
   manifest["ended"] = cursor_.ended;
   manifest["job"] = job_fingerprint();
+  manifest[kNumbers] = numbers_json();
   Json& sums = manifest["sums"];
   sums["samples"] = cursor_.sums.samples;
   sums["loss"] = cursor_.sums.loss;
@@ -233,6 +242,8 @@ void FitLoop::resume() {
   if (options_.on_resume) options_.on_resume(history_);
   note(fmt::format("resumed from {} (epoch {}, step {})", loaded->path.string(), cursor_.epoch + 1,
                    cursor_.step_in_epoch));
+  const std::string changed = numbers_changed(loaded->snapshot.manifest.value(kNumbers, Json()));
+  if (!changed.empty()) note("the weights go on, but not with the same bits: " + changed);
   if (cursor_.ended) note("a callback had ended this run: it is not trained further");
 }
 
@@ -329,13 +340,27 @@ void FitLoop::restore_free(const Json& manifest) {
 void FitLoop::tell_ledger(const std::string& line) {
   World& world = impl_.world();
   if (options_.ledger.empty()) return;
+  if (ledger_lines_.empty()) ledger_lines_epoch_ = cursor_.epoch;
+  ledger_lines_.push_back(line);
   world.agree("the ledger", [&] {
     world.pass(FaultPoint::kLedger);
-    if (!world.is_chief()) return;
-    // A chief that was lost may have told of this epoch, or half of it.
-    if (world.view() > 1) keep_ledger_before(options_.ledger, cursor_.epoch);
-    append_line(options_.ledger, line);
+    if (world.is_chief()) write_ledger();
   });
+}
+
+void FitLoop::write_ledger() {
+  try {
+    // A chief that was lost may have told of this epoch, or half of it, or had no room for others.
+    const bool anew = impl_.world().view() > 1 || ledger_is_behind_;
+    if (anew) keep_ledger_before(options_.ledger, ledger_lines_epoch_);
+    for (size_t i = anew ? 0 : ledger_lines_.size() - 1; i < ledger_lines_.size(); ++i)
+      append_line(options_.ledger, ledger_lines_[i]);
+    ledger_is_behind_ = false;
+  } catch (const Error& error) {
+    if (!ledger_is_behind_)
+      note(fmt::format("the ledger was not written, training goes on: {}", error.what()));
+    ledger_is_behind_ = true;
+  }
 }
 
 bool FitLoop::is_save_due(uint64_t steps) const {
@@ -377,7 +402,8 @@ void FitLoop::save_if_due() {
 }
 
 void FitLoop::save_now() {
-  if (!store_) open_store();  // this worker has become the chief
+  if (ledger_is_behind_) write_ledger();  // who resumes expects it
+  if (!store_) open_store();              // this worker has become the chief
   store_->save(snapshot());
   impl_.world().pass(FaultPoint::kCheckpoint);
   last_save_ = std::chrono::steady_clock::now();

@@ -3,6 +3,7 @@
 #include <random>
 
 #include "seeds.h"
+#include "train/checkpoint.h"
 #include "train/fit_testing.h"
 
 namespace starling {
@@ -289,6 +290,41 @@ TEST_F(Resume, WithOtherCallbacksGoesOn) {
   Job job;
   job.early_stopping = EarlyStoppingOptions{.patience = 100, .restore_best = false};
   EXPECT_EQ(run(job, "run", true).weights, run({}, "whole").weights);
+}
+
+// On another CPU, or with another version, weights go on to other bits: that is said, and is no
+// error. Old checkpoints do not tell what they were computed with.
+TEST_F(Resume, SaysWhenBitsCanNotBeTheSame) {
+  const RunOutcome expected = run({}, "whole");
+  run({}, "run", false, 2, 3);
+  const auto resumed_with = [&](const std::function<void(Json&)>& change) {
+    CheckpointStore store(folder_ / "run");
+    Snapshot snapshot = store.load_latest()->snapshot;
+    change(snapshot.manifest);
+    store.save(snapshot);
+    store.wait();
+    EXPECT_EQ(store.failure(), std::nullopt);
+    const RunOutcome actual = run({}, "run", true, 2, 1);
+    EXPECT_THAT(actual.summary.resumed_from, HasSubstr("step-"));
+    std::vector<std::string> said;
+    for (const std::string& note : actual.notes) {
+      if (note.starts_with("the weights go on")) said.push_back(note);
+    }
+    return said;
+  };
+  EXPECT_THAT(resumed_with([](Json&) {}), testing::IsEmpty());
+  EXPECT_THAT(resumed_with([](Json& manifest) { manifest.erase("numbers"); }), testing::IsEmpty());
+  EXPECT_THAT(resumed_with([](Json& manifest) { manifest.at("numbers").erase("bf16"); }),
+              testing::IsEmpty());
+  EXPECT_THAT(resumed_with([](Json& manifest) {
+                manifest.at("numbers").at("version") = "0.0.1";
+                manifest.at("numbers").at("onednn") = "1.2.3 avx";
+              }),
+              ElementsAre(testing::AllOf(
+                  HasSubstr("the weights go on, but not with the same bits: version was 0.0.1 and "
+                            "is "),
+                  HasSubstr(", onednn was 1.2.3 avx and is "))));
+  expect_same(run({}, "run", true), expected);
 }
 
 TEST_F(Resume, WhereNothingCanBeWrittenTrainsOnAndSaysSo) {

@@ -59,7 +59,11 @@ TEST(Fit, HistoryHasTheColumnsItPromises) {
   EXPECT_EQ(told, history.epochs());
   EXPECT_EQ(history.column("epoch"), (std::vector<double>{1, 2}));
   EXPECT_EQ(history.column("step"), (std::vector<double>{3, 6}));
+  EXPECT_EQ(history.column("samples"), (std::vector<double>{40, 80}));
   for (const EpochRecord& epoch : history.epochs()) {
+    EXPECT_GT(epoch.train_seconds, 0);
+    EXPECT_LE(epoch.train_seconds, epoch.seconds);
+    EXPECT_EQ(epoch.bytes_sent, 0u) << "one process sends nothing";
     EXPECT_EQ(epoch.value("learning_rate"), 1e-3);
     EXPECT_GT(epoch.value("samples_per_s"), 0);
     EXPECT_GT(epoch.seconds, 0);

@@ -54,7 +54,8 @@ inline Model small_cnn() {
 inline History without_times(const History& history) {
   History result;
   for (EpochRecord record : history.epochs()) {
-    record.seconds = 0;
+    record.seconds = record.train_seconds = 0;
+    record.bytes_sent = 0;  // those since a resume
     std::erase_if(record.values, [](const auto& value) { return value.first == "samples_per_s"; });
     result.append(std::move(record));
   }

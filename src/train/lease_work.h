@@ -21,6 +21,7 @@ class LeaseWork {
     std::vector<uint64_t> samples;
     uint32_t epoch = 0;
     uint64_t trained = 0;  // samples of the run before the lease
+    uint64_t version = 0;  // of the weights that came with it
     Seat seat = {};        // where the executor computes
   };
   struct Result {
@@ -28,6 +29,7 @@ class LeaseWork {
     const Sums* sums;               // of the samples that count
     bool finite;                    // false: it changes nothing
     uint64_t skipped = 0;           // steps within, because a number was not finite
+    bool outdone = false;           // it was given up: another has done it
     // As they are told: loss, metrics, and what they are of.
     std::vector<double> told_sums() const;
   };

@@ -21,7 +21,7 @@ LocalSteps::LocalSteps(Executor& executor, TrainState& state, const Optimizer& o
       step_(executor, state, optimizer, policy) {}
 
 size_t LocalSteps::steps_of(size_t samples) const {
-  const double each = static_cast<double>(options_.batch) / static_cast<double>(options_.workers);
+  const double each = static_cast<double>(options_.batch) / static_cast<double>(options_.parts);
   const double steps = std::round(static_cast<double>(samples) / std::max(1.0, each));
   return std::clamp<size_t>(static_cast<size_t>(steps), 1, samples);
 }
@@ -62,11 +62,23 @@ void LocalSteps::update(std::span<float> weights, std::span<const float> gradien
       std::array<float*, kMaxStates> states{};
       for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind)
         states[kind] = state_.optimizer.at(kind, block.offset);
-      static_cast<void>(update_block(settings, state_.space.slices()[block.slice].decay,
+      static_cast<void>(update_block(settings, state_.space.slices()[block.slice].weight_decay,
                                      gradient.data() + block.offset, block.size,
                                      weights.data() + block.offset, states.data()));
     }
   });
+}
+
+bool LocalSteps::make_step(const LeaseWork::Work& work, const RowReader& reader, double rate,
+                           uint64_t step, std::span<float> weights) {
+  const LeaseWork::Result result = step_.run(work, reader);
+  sums_.metrics.resize(result.sums->metrics.size());
+  if (!result.finite) return false;
+  sums_.samples += result.sums->samples;
+  sums_.loss += result.sums->loss;
+  for (size_t m = 0; m < sums_.metrics.size(); ++m) sums_.metrics[m] += result.sums->metrics[m];
+  update(weights, result.change, rate, step);
+  return true;
 }
 
 LeaseWork::Result LocalSteps::run(const LeaseWork::Work& work, const RowReader& reader) {
@@ -80,19 +92,18 @@ LeaseWork::Result LocalSteps::run(const LeaseWork::Work& work, const RowReader& 
     const auto at = [&](size_t step) {
       return work.samples.begin() + static_cast<std::ptrdiff_t>(step * samples / steps);
     };
-    const LeaseWork::Result result =
-        step_.run({.samples = {at(i), at(i + 1)}, .epoch = work.epoch}, reader);
-    sums_.metrics.resize(result.sums->metrics.size());
-    options_.on_step();
-    if (!result.finite) {
-      ++skipped;
-      continue;
+    const LeaseWork::Work own{.samples = {at(i), at(i + 1)}, .epoch = work.epoch};
+    const double scheduled_rate = rate(optimizer_, scheduled + i, options_.total_steps);
+    // Moments that begin anew are those of so many steps.
+    const uint64_t step = options_.resets ? i : done + i;
+    bool counts = true;
+    options_.compute(
+        [&] { counts = make_step(own, reader, scheduled_rate, step, work.seat.weights); });
+    if (!counts) ++skipped;
+    if (!options_.goes_on()) {
+      take_back();
+      return {.change = {}, .sums = &sums_, .finite = false, .skipped = 0, .outdone = true};
     }
-    sums_.samples += result.sums->samples;
-    sums_.loss += result.sums->loss;
-    for (size_t m = 0; m < sums_.metrics.size(); ++m) sums_.metrics[m] += result.sums->metrics[m];
-    update(work.seat.weights, result.change, rate(optimizer_, scheduled + i, options_.total_steps),
-           options_.resets ? i : done + i);  // moments that begin anew are those of so many steps
   }
   const bool finite = std::all_of(work.seat.weights.begin(), work.seat.weights.end(),
                                   [](float weight) { return std::isfinite(weight); });

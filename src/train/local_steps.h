@@ -3,6 +3,7 @@
 // executor computes. One thread, beside the executor's lanes.
 #pragma once
 
+#include "base/function_ref.h"
 #include "train/lease_step.h"
 
 namespace starling {
@@ -11,12 +12,15 @@ class LocalSteps {
  public:
   struct Options {
     uint64_t batch = 1;        // samples of a step of the schedule, of all workers
-    uint64_t workers = 1;      // a step of one of them has their part of it
+    uint64_t parts = 1;        // a step of one of them has one of so many parts of it
     uint64_t total_steps = 1;  // of the schedule
     bool resets = false;       // the optimizer forgets all at the beginning of each lease
     uint64_t step = 0;         // of the optimizer, after `trained` samples of the run
     uint64_t trained = 0;
-    std::function<void()> on_step = [] {};
+    // Does the work of a step.
+    std::function<void(FunctionRef<void()>)> compute = [](FunctionRef<void()> work) { work(); };
+    // Asked after each step; false: what is done is of no use any more.
+    std::function<bool()> goes_on = [] { return true; };
   };
   // All outlive it. The optimizer's state is that of `state`, whole.
   LocalSteps(Executor& executor, TrainState& state, const Optimizer& optimizer, NonFinite policy,
@@ -37,6 +41,9 @@ class LocalSteps {
   };
 
   size_t steps_of(size_t samples) const;
+  // Whether it counts: all was finite.
+  bool make_step(const LeaseWork::Work& work, const RowReader& reader, double rate, uint64_t step,
+                 std::span<float> weights);
   void keep();
   void update(std::span<float> weights, std::span<const float> gradient, double rate,
               uint64_t step);

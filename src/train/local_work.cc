@@ -18,11 +18,13 @@ void DisagreementSum::add(std::span<const float> a, std::span<const float> b) {
 }
 
 LeaseWork::Result LocalChange::run(const Work& work, const RowReader& reader) {
-  agreed(work.seat.weights);
+  // Several tasks of a round begin with the same weights, in which none of their changes is.
+  if (work.version != version_) agreed(work.seat.weights);
+  version_ = work.version;
   std::copy(work.seat.weights.begin(), work.seat.weights.end(), base_.begin());
   Result result = steps_->run(work, reader);
   std::copy(work.seat.weights.begin(), work.seat.weights.end(), own_.begin());
-  is_agreed_ = false;
+  is_agreed_ = result.outdone;
   const std::span<float> change = work.seat.gradient;
   for (size_t i = 0; i < change.size(); ++i) change[i] = base_[i] - own_[i];
   result.change = change;
@@ -60,6 +62,23 @@ void ElasticSteps::take_back(size_t leases) {
   if (leases == 0) return;
   steps_->take_back();
   own_.now = own_.before;
+}
+
+LeaseWork::Result GossipSteps::run(const Work& work, const RowReader& reader) {
+  own_.before.assign(weights_.begin(), weights_.end());
+  const Result result = steps_->run(work, reader);
+  if (!result.finite) std::copy(own_.before.begin(), own_.before.end(), weights_.begin());
+  return result;
+}
+
+void GossipSteps::take_back(size_t leases) {
+  if (leases == 0) return;
+  steps_->take_back();
+  std::copy(own_.before.begin(), own_.before.end(), weights_.begin());
+}
+
+void GossipSteps::agreed(std::span<const float> weights) {
+  if (!own_.now.empty()) sum_.add(own_.now, weights);
 }
 
 }  // namespace starling

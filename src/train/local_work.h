@@ -1,10 +1,12 @@
 // What workers that make steps by themselves do with a lease, and hand in:
 //
 //   LocalChange    begins with the weights that come with it, and hands in how far it has come:
-//                  weights before less weights after (`local_sgd`)
+//                  weights before less weights after (`local_sgd`, `incremental`)
 //   ElasticSteps   goes on with weights of its own. Those that come are the centre: a part of the
 //                  way to it is gone first, and as long a part from the centre to here is what is
 //                  handed in (`elastic_averaging`)
+//   GossipSteps    goes on with weights of its own, which it averages with others' between steps
+//                  (strategy/meetings.h), and hands in nothing (`gossip`)
 #pragma once
 
 #include <memory>
@@ -41,6 +43,7 @@ class LocalChange final : public LeaseWork {
  private:
   const std::unique_ptr<LocalSteps> steps_;
   Buffer<float> base_, own_;  // weights before and after the last lease
+  uint64_t version_ = 0;      // of its weights
   bool is_agreed_ = true;
   DisagreementSum sum_;
 };
@@ -66,6 +69,25 @@ class ElasticSteps final : public LeaseWork {
   OwnWeights& own_;
   const float strength_;
   std::vector<float> pull_;
+  DisagreementSum sum_;
+};
+
+class GossipSteps final : public LeaseWork {
+ public:
+  // `own` outlives it: the worker's weights after the stretch, and before the last lease.
+  GossipSteps(std::unique_ptr<LocalSteps> steps, std::span<float> weights, OwnWeights& own)
+      : steps_(std::move(steps)), weights_(weights), own_(own) {}
+
+  Result run(const Work& work, const RowReader& reader) override;
+  void prepare(size_t samples) override { steps_->prepare(samples); }
+  void take_back(size_t leases) override;
+  void agreed(std::span<const float> weights) override;
+  Disagreement disagreement() const override { return sum_.get(); }
+
+ private:
+  const std::unique_ptr<LocalSteps> steps_;
+  const std::span<float> weights_;
+  OwnWeights& own_;
   DisagreementSum sum_;
 };
 

@@ -34,7 +34,7 @@ class LocalWork : public testing::Test {
   std::unique_ptr<LocalSteps> steps(bool resets = false, NonFinite policy = NonFinite::kStop) {
     return std::make_unique<LocalSteps>(
         executor_, state_, optimizer_, policy,
-        LocalSteps::Options{.batch = 8, .workers = 2, .total_steps = 100, .resets = resets});
+        LocalSteps::Options{.batch = 8, .parts = 2, .total_steps = 100, .resets = resets});
   }
   LeaseWork::Work work() {
     return {.samples = samples_,
@@ -89,7 +89,7 @@ TEST_F(LocalWork, HandsInHowFarItHasCome) {
 TEST_F(LocalWork, IsStepsOfTheOptimizerOneAfterAnother) {
   const std::vector<float> before = weights();
   LocalSteps together = LocalSteps(executor_, state_, optimizer_, NonFinite::kStop,
-                                   {.batch = 8, .workers = 2, .total_steps = 100});
+                                   {.batch = 8, .parts = 2, .total_steps = 100});
   together.run(work(), reader_);
   const std::vector<float> after = weights(), moved = velocity();
   together.take_back();
@@ -168,7 +168,7 @@ TEST_F(LocalWork, WeightsThatAreNotFiniteEndItOrAreForgotten) {
   const auto one_step = [&](NonFinite policy) {
     return std::make_unique<LocalSteps>(
         executor_, state_, fast, policy,
-        LocalSteps::Options{.batch = 8, .workers = 2, .total_steps = 100});
+        LocalSteps::Options{.batch = 8, .parts = 2, .total_steps = 100});
   };
   const std::vector<float> before = weights(), speed(before.size(), 1e38f);
   const auto begin = [&] {
@@ -192,7 +192,10 @@ TEST_F(LocalWork, WeightsThatAreNotFiniteEndItOrAreForgotten) {
 TEST_F(LocalWork, EveryStepIsOneThatGetsOn) {
   int steps_made = 0;
   LocalSteps some(executor_, state_, optimizer_, NonFinite::kStop,
-                  {.batch = 8, .workers = 2, .total_steps = 100, .on_step = [&] { ++steps_made; }});
+                  {.batch = 8, .parts = 2, .total_steps = 100, .goes_on = [&] {
+                     ++steps_made;
+                     return true;
+                   }});
   static_cast<void>(some.run(work(), reader_));
   EXPECT_EQ(steps_made, 3);
 }

@@ -115,7 +115,7 @@ ParameterSpace parameter_space(const Graph& graph) {
     for (size_t p = parameters.size(); p-- > 0;) {
       const ParameterSpec& spec = parameters[p];
       space.add(spec.name, spec.shape,
-                {.decay = spec.decay && node.trainable,
+                {.weight_decay = spec.decay && node.trainable ? spec.weight_decay : 0.0,
                  .initializer = spec.initializer,
                  .fan_in = spec.fan_in,
                  .fan_out = spec.fan_out});

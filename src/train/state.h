@@ -71,7 +71,7 @@ struct TrainState {
   Buffer<float> weights;
   OptimizerState optimizer;
   Buffer<float> statistics;
-  Buffer<float> outer;              // the velocity of local_sgd's outer optimizer, if it has one
+  Buffer<float> outer;              // the velocity of an outer optimizer, if there is one
   uint64_t step = 0;                // updates done
   uint64_t skipped = 0;             // steps that gave no update, because a number was not finite
   std::unique_ptr<Snapshot> given;  // by the others, to a worker that joined: for the next fit

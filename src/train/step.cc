@@ -227,8 +227,8 @@ void TrainStep::spread_weights(const UpdateSettings& settings, bool summed) {
       std::copy_n(state_.optimizer.at(kind, block.offset), block.size, states[kind]);
     }
     std::copy_n(state_.weights.data() + block.offset, block.size, next + block.offset);
-    if (!update_block(settings, state_.space.slices()[block.slice].decay, gradient, block.size,
-                      next + block.offset, states.data())) {
+    if (!update_block(settings, state_.space.slices()[block.slice].weight_decay, gradient,
+                      block.size, next + block.offset, states.data())) {
       all_finite = false;
     }
   };
@@ -268,7 +268,7 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
       std::array<float*, kMaxStates> states{};
       for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind)
         states[kind] = state_.optimizer.at(kind, block.offset) + first;
-      if (!update_block(settings, slice.decay, gradient + first, count,
+      if (!update_block(settings, slice.weight_decay, gradient + first, count,
                         state_.weights.data() + block.offset + first, states.data())) {
         finite = false;
       }

@@ -4,12 +4,9 @@
 
 #include <algorithm>
 
-#include "base/isa.h"
 #include "base/random.h"
 
 namespace starling {
-
-std::string numbers_text() { return fmt::format("{} {}", version(), isa_name()); }
 
 void mean_of(std::span<const std::span<const float>> parts, std::span<float> mean) {
   for (size_t i = 0; i < mean.size(); ++i) {
@@ -62,6 +59,8 @@ void StretchReplay::obey(Order order) {
     case Order::Kind::kDrop:
       worker(order.worker).leases.pop_front();
       break;
+    case Order::Kind::kMeet:
+    case Order::Kind::kAdd:  // are in no record
     case Order::Kind::kOver:
       break;
   }

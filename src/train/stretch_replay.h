@@ -20,9 +20,6 @@
 
 namespace starling {
 
-// What bits depend on beside the job: version and instruction set.
-std::string numbers_text();
-
 // The mean, element by element, in the order of `parts`: of what workers have each of their own.
 void mean_of(std::span<const std::span<const float>> parts, std::span<float> mean);
 

@@ -149,10 +149,18 @@ TEST(Frozen, ASequenceFreezesAllItHolds) {
 // One step from the same weights: what decay adds is rate · decay · weight, and nothing elsewhere.
 TEST(WeightDecay, TouchesOnlyParametersThatDecay) {
   const data::Dataset data = small_data(8).cached();
-  const Sequential model({6, 6, 1}, {conv2d(4, 3), batch_norm(), relu, flatten(), dense(4)});
   constexpr double kRate = 0.25, kDecay = 0.5;
-  Trainer plain(model, trainer_options(sgd(kRate))),
-      decayed(model, trainer_options(sgd(kRate, {.weight_decay = kDecay})));
+  const std::map<std::string, double> decays = {
+      {"usual.weight", kDecay}, {"outer.weight", 2}, {"own.weight", 0.125}};
+  const Layer usual = conv2d(4, 3).named("usual"), outer = dense(6).named("outer"),
+              own = dense(5).named("own"), none = dense(4).named("none");
+  const Sequential without({6, 6, 1}, {usual, batch_norm(), flatten(), outer, own, none});
+  const Sequential with({6, 6, 1},
+                        {usual, batch_norm(), flatten(),
+                         sequence({outer, own.with_weight_decay(0.125)}).with_weight_decay(2),
+                         none.with_weight_decay(0)});
+  Trainer plain(without, trainer_options(sgd(kRate))),
+      decayed(with, trainer_options(sgd(kRate, {.weight_decay = kDecay})));
   for (const std::string& name : plain.parameter_names()) {
     for (Trainer* trainer : {&plain, &decayed}) {
       for (float& weight : trainer->weights(name)) weight += 0.125f;  // biases start at zero
@@ -164,10 +172,10 @@ TEST(WeightDecay, TouchesOnlyParametersThatDecay) {
   decayed.fit(data, {.batch = 8});
   for (const auto& [name, start] : before) {
     const std::span<const float> a = plain.weights(name), b = decayed.weights(name);
-    const bool decays = name.ends_with(".weight");
+    const auto decay = decays.find(name);
     for (size_t i = 0; i < start.size(); ++i) {
-      if (decays) {
-        EXPECT_NEAR(a[i] - b[i], kRate * kDecay * start[i], 1e-6) << name;
+      if (decay != decays.end()) {
+        EXPECT_NEAR(a[i] - b[i], kRate * decay->second * start[i], 1e-6) << name;
       } else {
         EXPECT_EQ(a[i], b[i]) << name;
       }

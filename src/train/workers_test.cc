@@ -1,4 +1,5 @@
 // Workers as threads of one process, over tcp: for what needs a worker to misbehave.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -53,6 +54,37 @@ TEST(CheckEvery, NamesStepAndWorkerOnAllWorkers) {
                            " the weights of worker 2 are not those of the chief; they were "
                            "compared every " +
                            std::to_string(every) + " steps");
+    }
+  }
+}
+
+// One job, but not one beginning: over tcp each has weights of its own.
+TEST(Workers, WithOtherWeightsAreRefusedBeforeTheFirstStep) {
+  const data::Dataset data =
+      data::synthetic({.samples = 40, .features = {6}, .classes = 3}).cached();
+  for (const int odd : {-1, 0, 2}) {
+    SCOPED_TRACE(odd);
+    std::vector<uint64_t> steps(3);
+    const auto errors = run_workers(3, [&](const std::shared_ptr<World>& world) {
+      const Cluster cluster(world);
+      Trainer trainer(
+          Sequential({6}, {dense(8, relu), dense(3)}),
+          {.loss = softmax_cross_entropy(), .lanes = 1, .shards = 4, .cluster = cluster});
+      if (cluster.rank() == odd) trainer.weights("dense_1.weight")[3] += 1;
+      FitOptions options{.epochs = 1, .batch = 16};
+      options.should_stop = [&] { return ++steps[static_cast<size_t>(cluster.rank())] > 100; };
+      trainer.fit(data, options);
+    });
+    for (size_t rank = 0; rank < errors.size(); ++rank) {
+      if (odd < 0) {
+        EXPECT_EQ(errors[rank], "");
+        EXPECT_GT(steps[rank], 0u);
+      } else {
+        EXPECT_THAT(errors[rank],
+                    testing::ContainsRegex("have not the same job: \"weights [0-9a-f]+\" against "
+                                           "\"weights [0-9a-f]+\""));
+        EXPECT_EQ(steps[rank], 0u);
+      }
     }
   }
 }

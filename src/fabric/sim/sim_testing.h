@@ -1,5 +1,5 @@
-// Seeds for tests under sim: for_each_seed runs a body for many, stops at the first that fails, and
-// says which it was and how to run it alone.
+// Seeds for tests under sim: Dice are drawn from one; for_each_seed runs a body for many, stops at
+// the first that fails, and says which it was and how to run it alone.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,9 +9,20 @@
 #include <string>
 
 #include "base/function_ref.h"
+#include "base/random.h"
 #include "seeds.h"
 
 namespace starling {
+
+// Numbers that follow from the seed, one after another.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : state_(mix64(seed)) {}
+  uint64_t below(uint64_t limit) { return mix64(++state_) % limit; }
+
+ private:
+  uint64_t state_;
+};
 
 // Seeds 0 … seed_count(count)−1, or only that of the environment's STARLING_SIM_SEED.
 inline void for_each_seed(uint64_t count, FunctionRef<void(uint64_t seed)> body) {

@@ -6,10 +6,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 
+#include "fabric/paced/paced_stream.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -50,12 +52,17 @@ TcpFabric::TcpFabric(TcpListener listener, const TcpOptions& options)
                        .interrupt = options.interrupt});
   watch(epoll_.fd(), bell_.fd(), EPOLLIN, nullptr);
   sockets_.resize(static_cast<size_t>(world()));
+  if (options.link.paces()) pacer_ = std::make_shared<LinkPacer>(options.link);
   for (int peer = 0; peer < world(); ++peer) {
     for (Socket& connected : peers[static_cast<size_t>(peer)]) {
       auto stream = std::make_unique<TcpStream>(std::move(connected));
       watch(epoll_.fd(), stream->fd(), EPOLLIN | EPOLLOUT | EPOLLRDHUP, stream.get());
       sockets_[static_cast<size_t>(peer)].push_back(stream->fd());
-      add_link(peer, std::move(stream));
+      if (pacer_) {
+        add_link(peer, std::make_unique<PacedStream>(pacer_, std::move(stream)));
+      } else {
+        add_link(peer, std::move(stream));
+      }
     }
   }
   enter_view(options.view);
@@ -81,12 +88,14 @@ void TcpFabric::take_events(const timespec& timeout) {
 
 void TcpFabric::look_around() {
   if (!std::exchange(looked_, false)) take_events({});
+  if (pacer_) pacer_->advance();
 }
 
 void TcpFabric::idle(Instant deadline, Instant now, Instant) {
+  if (pacer_) deadline = std::min(deadline, pacer_->next_look());
   // Not for ever: some systems refuse a time that is too long.
-  const std::chrono::nanoseconds left =
-      std::min<std::chrono::nanoseconds>(deadline - now, std::chrono::hours(1));
+  const std::chrono::nanoseconds left = std::clamp<std::chrono::nanoseconds>(
+      deadline - now, std::chrono::nanoseconds(0), std::chrono::hours(1));
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
   take_events({.tv_sec = seconds.count(), .tv_nsec = (left - seconds).count()});
   looked_ = true;

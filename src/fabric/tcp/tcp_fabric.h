@@ -1,11 +1,13 @@
 // TcpFabric: the fabric over sockets. The ranks find each other by rendezvous(); after that a peer
 // that closes or resets a connection is gone at once. Messages that nobody asked for yet are
 // buffered up to a limit per peer; beyond it that peer's connection is not read until they are
-// received. One thread, but for wake().
+// received. With a link that paces, peers are reached as over such a link (paced/link_pacer.h); all
+// ranks need the same one. One thread, but for wake().
 #pragma once
 
 #include <vector>
 
+#include "fabric/paced/link_pacer.h"
 #include "fabric/stream_fabric.h"
 #include "fabric/tcp/rendezvous.h"
 #include "fabric/tcp/tcp_stream.h"
@@ -22,6 +24,7 @@ struct TcpOptions {
   const std::atomic<bool>* interrupt = nullptr;  // of the meeting: see RendezvousOptions
   size_t buffer_bytes_per_peer = size_t{64} << 20;
   uint64_t message_bytes_most = uint64_t{1} << 36;  // a peer that announces more is lost
+  LinkOptions link = {};
 };
 
 class TcpFabric final : public StreamFabric {
@@ -44,6 +47,7 @@ class TcpFabric final : public StreamFabric {
   Socket bell_;  // an eventfd
   bool looked_ = false;
   std::vector<std::vector<int>> sockets_;  // by peer
+  std::shared_ptr<LinkPacer> pacer_;       // null: as fast as it goes
 };
 
 }  // namespace starling
