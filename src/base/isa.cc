@@ -1,11 +1,13 @@
 #include "base/isa.h"
 
+#include <cpuid.h>
 #include <fmt/format.h>
 #include <hwy/targets.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 
 #include <algorithm>
 #include <dnnl.hpp>
+#include <mutex>
 
 #include "starling/error.h"
 
@@ -19,27 +21,57 @@ struct Cap {
   int64_t removed;  // targets of Highway
   dnnl::cpu_isa onednn;
 };
-constexpr Cap kCaps[] = {{"avx512", 0, dnnl::cpu_isa::all},
+// From the least to the most.
+constexpr Cap kCaps[] = {{"sse4", kAvx512 | HWY_AVX2, dnnl::cpu_isa::sse41},
                          {"avx2", kAvx512, dnnl::cpu_isa::avx2},
-                         {"sse4", kAvx512 | HWY_AVX2, dnnl::cpu_isa::sse41}};
+                         {"avx512", 0, dnnl::cpu_isa::all}};
+
+// The least cap that was asked for. oneDNN takes one, once, and before its first use: so it is told
+// only then.
+std::mutex mutex;
+const Cap* least = std::end(kCaps) - 1;
+bool settled = false;
+
+// Whether the processor has matrix tiles (AMX) but does not say how large they are. Some hypervisors
+// hide that leaf; oneDNN (2.6.3) then makes tiles of no rows and dies of an illegal instruction.
+bool hides_tiles() {
+  constexpr unsigned kFeatures = 7, kAmxTile = 1u << 24, kTiles = 0x1d;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(kFeatures, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAmxTile) == 0)
+    return false;
+  constexpr unsigned kPalette = 1;
+  return __get_cpuid_count(kTiles, kPalette, &eax, &ebx, &ecx, &edx) == 0 || ecx == 0;
+}
 
 }  // namespace
 
 void cap_isa(std::string_view name) {
   if (name == "native") return;
-  const auto cap = std::find_if(std::begin(kCaps), std::end(kCaps),
+  const Cap* cap = std::find_if(std::begin(kCaps), std::end(kCaps),
                                 [&](const Cap& known) { return known.name == name; });
   if (cap == std::end(kCaps)) {
     throw input_error(fmt::format("\"{}\" is not an instruction set", name),
                       "isa and STARLING_ISA take \"native\", \"avx512\", \"avx2\" or \"sse4\"");
   }
   if ((hwy::SupportedTargets() & cap->removed) == 0) return;
-  if (dnnl::set_max_cpu_isa(cap->onednn) != dnnl::status::success) {
+  const std::lock_guard lock(mutex);
+  if (settled) {
     throw input_error(fmt::format("the instruction set can't be capped at {}: {} is in use already",
                                   name, isa_name()),
                       "set isa before the first model is compiled in this process");
   }
+  least = std::min(least, cap);
   hwy::DisableTargets(cap->removed);
+}
+
+void settle_isa() {
+  const std::lock_guard lock(mutex);
+  if (settled) return;
+  settled = true;
+  dnnl::cpu_isa most = least->onednn;
+  if (most == dnnl::cpu_isa::all && hides_tiles()) most = dnnl::cpu_isa::avx512_core_bf16;
+  // Fails only in a program that has used oneDNN by itself before: then it is as that left it.
+  dnnl::set_max_cpu_isa(most);
 }
 
 std::string isa_name() {
@@ -50,6 +82,7 @@ std::string isa_name() {
 }
 
 std::string onednn_name() {
+  settle_isa();
   const dnnl::version_t& version = *dnnl::version();
   std::string_view isa = dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa());
   if (constexpr std::string_view kPrefix = "cpu_isa_"; isa.starts_with(kPrefix))

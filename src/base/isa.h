@@ -8,9 +8,12 @@
 namespace starling {
 
 // Caps oneDNN and our own kernels at "sse4", "avx2" or "avx512"; "native" leaves all there is. Of
-// several caps the least counts. Must be called before the first kernel runs; throws Error for
-// another name, or when a kernel has run already and the cap would change it.
+// several caps the least counts. Throws Error for another name, or when settle_isa has been called
+// and the cap would change it.
 void cap_isa(std::string_view name);
+
+// Tells oneDNN the cap: before its first use, after which there can be no other.
+void settle_isa();
 
 // What kernels use on this machine now: "sse4", "avx2" or "avx512".
 std::string isa_name();

@@ -2,12 +2,16 @@
 
 #include <omp.h>
 
+#include "base/isa.h"
 #include "starling/error.h"
 
 namespace starling {
 
 dnnl::engine& onednn_engine() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine engine = [] {
+    settle_isa();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 

@@ -25,11 +25,14 @@ Ref PackedWeights::require_rounded(size_t offset, const dnnl::memory::desc& from
 Ref PackedWeights::require(size_t offset, const dnnl::memory::desc& from,
                            const dnnl::memory::desc& to, bool rounded) {
   for (Copy& copy : copies_) {
-    if (copy.offset == offset && copy.form.empty() && copy.rounded == rounded && copy.to == to)
+    // A square matrix and its transpose may want the same layout.
+    if (copy.offset == offset && copy.form.empty() && copy.from == from && copy.to == to &&
+        copy.rounded == rounded) {
       return fixed_ref(copy.memory);
+    }
   }
   Copy& copy =
-      copies_.emplace_back(Copy{offset, "", to, rounded, Buffer<std::byte>(to.get_size()), {}});
+      copies_.emplace_back(Copy{offset, "", from, to, rounded, Buffer<std::byte>(to.get_size()), {}});
   dnnl::memory source(from, onednn_engine(), const_cast<float*>(weights_ + offset));
   dnnl::memory target(to, onednn_engine(), copy.memory.data());
   dnnl::reorder reorder(dnnl::reorder::primitive_desc(onednn_engine(), from, onednn_engine(), to));
@@ -55,7 +58,7 @@ Ref PackedWeights::require(size_t offset, const std::string& form, size_t floats
     if (copy.offset == offset && copy.form == form) return fixed_ref(copy.memory);
   }
   Copy& copy = copies_.emplace_back(
-      Copy{offset, form, {}, false, Buffer<std::byte>(floats * sizeof(float)), {}});
+      Copy{offset, form, {}, {}, false, Buffer<std::byte>(floats * sizeof(float)), {}});
   copy.refresh = [pack, to = reinterpret_cast<float*>(copy.memory.data())](const float* weights) {
     pack(weights, to);
   };

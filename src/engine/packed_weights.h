@@ -40,8 +40,8 @@ class PackedWeights {
  private:
   struct Copy {
     size_t offset;
-    std::string form;  // empty: described by `to` and `rounded`
-    dnnl::memory::desc to;
+    std::string form;  // empty: described by `from`, `to` and `rounded`
+    dnnl::memory::desc from, to;
     bool rounded;
     Buffer<std::byte> memory;
     std::function<void(const float* weights)> refresh;  // at `offset`
