@@ -32,6 +32,8 @@ class WorkersLocal : public WorkersTest {
                    "--set",
                    fmt::format("training.epochs={}", epochs),
                    "--set",
+                   kQuickly,
+                   "--set",
                    fmt::format("data.samples={}", kSamplesLocal),
                    "--set",
                    "data.test_samples=300"};
@@ -111,7 +113,7 @@ TEST_F(WorkersLocal, EverySettingMattersAndLearns) {
                              fmt::format("strategy.outer={}", outer), "--set",
                              fmt::format("strategy.local_state={}", state)})));
       const Json found = report(run);
-      EXPECT_GT(found.at("test_accuracy"), 0.5) << run;
+      EXPECT_GT(found.at("test_accuracy"), kLearnt) << run;
       EXPECT_EQ(found.at("strategy"), "local_sgd");
       EXPECT_EQ(found.at("outer"), outer);
       EXPECT_EQ(found.at("local_state"), state);
@@ -179,7 +181,7 @@ TEST_F(WorkersLocal, SynchronousFirstIsAllReduceSoLong) {
   EXPECT_GT(distance("together", "then"), 1e-3);
   EXPECT_EQ(report("then").at("post_local_after"), 1);
   EXPECT_GT(report("then").at("disagreement"), 0.0);
-  EXPECT_GT(report("then").at("test_accuracy"), 0.6);
+  EXPECT_GT(report("then").at("test_accuracy"), kLearnt);
   // A resume in between goes on with all of it.
   done(train("whole", after(2)));
   done(train("run", after(2), 2));
@@ -216,16 +218,18 @@ TEST_F(WorkersLocal, TasksHandedInAreNotDoneAgainWhenAWorkerIsLost) {
 }
 
 TEST_F(WorkersLocal, GossipMeetsAfterEveryPeriod) {
+  // Steps are long beside a meeting, whatever else the machine does: none is put off for another.
+  write("slow.toml", "[[fault]]\naction = \"slow\"\nfactor = 50\n");
   std::vector<int> meetings;
   for (const char* period : {"1", "8"}) {
     done(train(period, {"--strategy", "gossip", "--workers", "3", "--set",
-                        fmt::format("strategy.period={}", period)}));
+                        fmt::format("strategy.period={}", period), "--faults", "slow.toml"}));
     const Json found = report(period);
     EXPECT_EQ(found.at("strategy"), "gossip");
     EXPECT_EQ(found.at("match"), "random");
     EXPECT_TRUE(found.at("staleness").empty()) << "nobody's weights are older than its own";
     EXPECT_GT(found.at("bytes_sent"), 0);
-    EXPECT_GT(found.at("test_accuracy"), 0.5);
+    EXPECT_GT(found.at("test_accuracy"), kLearnt);
     EXPECT_GT(found.at("disagreement"), 0.0);
     EXPECT_LT(found.at("disagreement"), 0.5);
     meetings.push_back(found.at("meetings"));
@@ -244,7 +248,7 @@ TEST_F(WorkersLocal, GossipAfterSynchronousEpochs) {
   const Json found = report("run");
   EXPECT_GT(found.at("meetings"), 0);
   EXPECT_EQ(found.at("samples_unique"), kEpochs * kSamplesLocal);
-  EXPECT_GT(found.at("test_accuracy"), 0.6);
+  EXPECT_GT(found.at("test_accuracy"), kLearnt);
 }
 
 TEST_F(WorkersLocal, GoesOnFromOthersAndOthersFromIt) {
@@ -265,7 +269,7 @@ TEST_F(WorkersLocal, GoesOnFromOthersAndOthersFromIt) {
     done(train("run", epochs > 1 ? joined(way, {"--resume"}) : way, epochs));
     EXPECT_EQ(report("run").at("samples_unique"), epochs * kSamplesLocal);
   }
-  EXPECT_GT(report("run").at("test_accuracy"), 0.7);
+  EXPECT_GT(report("run").at("test_accuracy"), kLearnt);
   expect_nothing_left({});
 }
 
