@@ -72,6 +72,7 @@ const std::map<std::string_view, Skips> kSkips = {
      {2, "a disk that fills up is mounted: needs root or user namespaces"}},
     {"src/observe/run_log_test.cc",
      {1, "a disk that fills up is mounted: needs root or user namespaces"}},
+    {"src/tensor/gemm_bf16_test.cc", {1, "needs a processor with tiles of bf16 (AMX)"}},
     {"src/train/checkpoint_test.cc",
      {2, "a disk that fills up is mounted: needs root or user namespaces"}},
     {"tests/command_bad_input_test.cc",

@@ -358,7 +358,7 @@ TEST_F(WorkersByHand, OfDifferentJobsRefuseOneAnother) {
 
 // The instruction set is the same for our own kernels, but not for oneDNN's.
 TEST_F(WorkersByHand, OfDifferentNumbersRefuseOneAnother) {
-  expect_refused("mlp.toml", {}, " sse41\"", " sse41\"", {"DNNL_MAX_CPU_ISA=SSE41"});
+  expect_refused("mlp.toml", {}, " sse4\"", " sse4\"", {"STARLING_ISA=sse4"});
 }
 
 TEST_F(WorkersByHand, OfDifferentModelsRefuseOneAnother) {

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <hwy/targets.h>
 #include <oneapi/dnnl/dnnl_debug.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <dnnl.hpp>
@@ -32,15 +34,27 @@ std::mutex mutex;
 const Cap* least = std::end(kCaps) - 1;
 bool settled = false;
 
-// Whether the processor has matrix tiles (AMX) but does not say how large they are. Some hypervisors
-// hide that leaf; oneDNN (2.6.3) then makes tiles of no rows and dies of an illegal instruction.
-bool hides_tiles() {
-  constexpr unsigned kFeatures = 7, kAmxTile = 1u << 24, kTiles = 0x1d;
+// What the processor says of itself under `leaf`; zeros where it says nothing.
+struct Leaf {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  if (__get_cpuid_count(kFeatures, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAmxTile) == 0)
-    return false;
-  constexpr unsigned kPalette = 1;
-  return __get_cpuid_count(kTiles, kPalette, &eax, &ebx, &ecx, &edx) == 0 || ecx == 0;
+  Leaf(unsigned leaf, unsigned subleaf) {
+    __get_cpuid_count(leaf, subleaf, &eax, &ebx, &ecx, &edx);
+  }
+};
+constexpr unsigned kFeatures = 7, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // of edx
+
+// Whether the processor has matrix tiles (AMX) but does not say how large they are. Some
+// hypervisors hide that leaf; oneDNN (2.6.3) then makes tiles of no rows and dies of an illegal
+// instruction.
+bool hides_tiles() {
+  constexpr unsigned kTiles = 0x1d, kPalette = 1;
+  return (Leaf(kFeatures, 0).edx & kAmxTile) != 0 && Leaf(kTiles, kPalette).ecx == 0;
+}
+
+// Linux gives tiles to a process that asks for them.
+bool may_use_tiles() {
+  constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
+  return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
 }
 
 }  // namespace
@@ -70,8 +84,9 @@ void settle_isa() {
   settled = true;
   dnnl::cpu_isa most = least->onednn;
   if (most == dnnl::cpu_isa::all && hides_tiles()) most = dnnl::cpu_isa::avx512_core_bf16;
-  // Fails only in a program that has used oneDNN by itself before: then it is as that left it.
-  dnnl::set_max_cpu_isa(most);
+  // Without a cap of ours, oneDNN's own variables count. It refuses one only in a program that has
+  // used it by itself before: then it is as that left it.
+  if (most != dnnl::cpu_isa::all) dnnl::set_max_cpu_isa(most);
 }
 
 std::string isa_name() {
@@ -79,6 +94,12 @@ std::string isa_name() {
   if (targets & kAvx512) return "avx512";
   if (targets & HWY_AVX2) return "avx2";
   return "sse4";
+}
+
+bool has_bf16_tiles() {
+  constexpr unsigned kNeeded = kAmxTile | kAmxBf16;
+  static const bool offered = (Leaf(kFeatures, 0).edx & kNeeded) == kNeeded && may_use_tiles();
+  return offered && isa_name() == "avx512";
 }
 
 std::string onednn_name() {

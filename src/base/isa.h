@@ -18,6 +18,9 @@ void settle_isa();
 // What kernels use on this machine now: "sse4", "avx2" or "avx512".
 std::string isa_name();
 
+// Whether kernels may multiply tiles of bf16 (AMX) on this machine now.
+bool has_bf16_tiles();
+
 // oneDNN's version, and the instruction set that it uses on this machine now, which it names more
 // finely: "2.6.3 avx512_core_amx". From then on cap_isa throws.
 std::string onednn_name();

@@ -62,7 +62,7 @@ int64_t Executor::micro_batch(int64_t rows, int shards) const {
 
 std::vector<ShardRange> Executor::stacks_of(const StepSize& step, ShardRange range) const {
   const int64_t rows = step.samples / options_.shards;
-  const bool stack = moments_.size() == 0 && can_stack(graph_, options_.precision, rows);
+  const bool stack = moments_.size() == 0 && can_stack(graph_, rows);
   const int64_t most = options_.micro_batch > 0 ? options_.micro_batch : step.samples;
   return stack_shards({.step = step,
                        .shards = options_.shards,

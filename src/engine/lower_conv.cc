@@ -17,6 +17,29 @@ using Desc = dnnl::memory::desc;
 using Type = dnnl::memory::data_type;
 using Tag = dnnl::memory::format_tag;
 
+// In bf16 oneDNN gets bf16 where it has kernels for that, and rounded f32 elsewhere.
+bool multiplies_bf16(const Lowering& lowering) {
+  return lowering.options.precision == Precision::kBf16 && onednn_has_bf16();
+}
+OperandForm operand_form() {
+  return onednn_has_bf16() ? OperandForm::kBf16 : OperandForm::kRounded;
+}
+
+Ref input_operand(Lowering& lowering, const Group& group) {
+  const ValueId id = group.inputs[0];
+  if (lowering.options.precision == Precision::kF32) return lowering.value(id);
+  return lowering.value_operand(id, lowering.node(group).name + " input", operand_form());
+}
+
+// Its kernels for bf16 don't raise the processor's flags, by which a step knows whether all is
+// finite: so their results are looked at.
+void check_finite(Lowering& lowering, const std::string& label, const Ref& ref, size_t floats) {
+  if (!multiplies_bf16(lowering)) return;
+  lowering.emit(label + " looked at", {ref}, [=](const Frame& frame) {
+    if (!all_finite(static_cast<int64_t>(floats), ref.in(frame))) raise_overflow();
+  });
+}
+
 // A convolution as oneDNN sees it: logical dims are N C H W, memory is channels-last.
 struct Geometry {
   Desc src, src_operand, dst, dst_operand, weights_any, weights_plain, bias;
@@ -35,7 +58,7 @@ Geometry geometry_of(const Lowering& lowering, const Group& group) {
   const Dims weight_dims = g == 1 ? Dims{options.filters, in[2], w.kernel_h, w.kernel_w}
                                   : Dims{g, out_group, in_group, w.kernel_h, w.kernel_w};
   const Dims src{n, in[2], in[0], in[1]}, dst{n, options.filters, out_h, out_w};
-  const Type type = lowering.operand_type();
+  const Type type = multiplies_bf16(lowering) ? Type::bf16 : Type::f32;
   return {
       .src = {src, Type::f32, Tag::nhwc},
       .src_operand = {src, type, Tag::nhwc},
@@ -64,8 +87,7 @@ dnnl::convolution_forward::primitive_desc forward_description(
 Ref packed_weights(const Lowering& lowering, const Node& node, const Geometry& g,
                    const Desc& wanted) {
   const size_t offset = lowering.slice(node, 0).offset;
-  const bool rounded =
-      lowering.options.precision == Precision::kBf16 && lowering.operand_type() == Type::f32;
+  const bool rounded = lowering.options.precision == Precision::kBf16 && !multiplies_bf16(lowering);
   if (rounded) return lowering.resources.packed.require_rounded(offset, g.weights_plain, wanted);
   if (wanted == g.weights_plain) return lowering.weights(node, 0);
   return lowering.resources.packed.require(offset, g.weights_plain, wanted);
@@ -90,7 +112,7 @@ void forward(Lowering& lowering, const Group& group) {
     inside.residual = inside.activation = -1;
     description = forward_description(g, onednn_attributes());
   }
-  const Ref x = lowering.value_operand(group.inputs[0], node.name + " input");
+  const Ref x = input_operand(lowering, group);
   const Ref y = lowering.make_value(group.output);
   BoundPrimitive convolution{dnnl::convolution_forward(description)};
   convolution.bind(DNNL_ARG_SRC, g.src_operand, x);
@@ -118,7 +140,7 @@ void lower_weight_gradient(Lowering& lowering, const Group& group, const Geometr
        g.pad_before, g.pad_after},
       onednn_attributes(), onednn_engine(), hint);
   const Desc packed = description.diff_weights_desc();
-  const Ref x = lowering.value_operand(group.inputs[0], node.name + " input");
+  const Ref x = input_operand(lowering, group);
   const Ref fresh = lowering.scratch(packed.get_size() / sizeof(float));
   BoundPrimitive convolution{dnnl::convolution_backward_weights(description)};
   convolution.bind(DNNL_ARG_SRC, g.src_operand, x);
@@ -142,6 +164,7 @@ void lower_weight_gradient(Lowering& lowering, const Group& group, const Geometr
                                                     std::move(reorder)),
                   {fresh, plain});
   }
+  check_finite(lowering, node.name + " weight gradient", plain, g.weight_floats);
   const Lowering::Target dw = lowering.parameter_gradient(node, 0);
   const int64_t n = static_cast<int64_t>(g.weight_floats);
   lowering.emit(node.name + " weight gradient sum", {plain}, [=](const Frame& frame) {
@@ -171,6 +194,7 @@ void lower_input_gradient(Lowering& lowering, const Group& group, const Geometry
   lowering.emit(
       std::make_unique<PrimitiveKernel>(node.name + " input gradient", std::move(convolution)),
       {dz, dx});
+  check_finite(lowering, node.name + " input gradient", dx, lowering.floats(group.inputs[0]));
   lowering.contributed(group.inputs[0], dx);
 }
 
@@ -180,9 +204,11 @@ void backward(Lowering& lowering, const Group& group) {
   const Geometry g = geometry_of(lowering, group);
   const Backward::Step& step = lowering.backward_step(group);
   const int64_t rows = lowering.rows() * g.out_pixels;
-  const Ref gradient = product_gradient(lowering, group, rows, g.filters);
-  const Ref dz =
-      lowering.operand(gradient, static_cast<size_t>(rows * g.filters), node.name + " gradient");
+  Ref dz = product_gradient(lowering, group, rows, g.filters);
+  if (lowering.options.precision == Precision::kBf16) {
+    dz = lowering.operand(dz, static_cast<size_t>(rows * g.filters), node.name + " gradient",
+                          operand_form());
+  }
   if (owns_convolution(lowering, group)) {
     if (step.wants_parameters) own_conv_weight_gradient(lowering, group, dz);
     if (step.wants_input[0]) own_conv_input_gradient(lowering, group, dz);

@@ -33,8 +33,7 @@ Lowering::Lowering(Plan& plan, const Graph& g, PlanResources r)
       groups_(fuse(g, plan.options_.fuse,
                    owns_convolutions(plan.options_) && !plan.options_.input_gradients)),
       values_(g.values().size()),
-      gradients_(g.values().size()),
-      operands_(g.values().size()) {
+      gradients_(g.values().size()) {
   if (options.training) {
     backward_ = differentiate(graph, options.input_gradients);
     for (const Backward::Step& step : backward_.steps) steps_[step.node] = &step;
@@ -147,16 +146,10 @@ void Lowering::keep(const Ref& ref) {
   if (buffer->first < 0) buffer->first = buffer->last;
 }
 
-dnnl::memory::data_type Lowering::operand_type() const {
-  return options.precision == Precision::kBf16 && bf16_is_native() ? dnnl::memory::data_type::bf16
-                                                                   : dnnl::memory::data_type::f32;
-}
-
-Ref Lowering::operand(const Ref& ref, size_t count, const std::string& label) {
-  if (options.precision == Precision::kF32) return ref;
+Ref Lowering::operand(const Ref& ref, size_t count, const std::string& label, OperandForm form) {
   const Ref rounded = scratch(count);
   const int64_t n = static_cast<int64_t>(count);
-  if (operand_type() == dnnl::memory::data_type::bf16) {
+  if (form == OperandForm::kBf16) {
     emit(label + " to bf16", {ref, rounded}, [=](const Frame& frame) {
       to_bf16(n, ref.in(frame), reinterpret_cast<uint16_t*>(rounded.in(frame)));
     });
@@ -167,9 +160,9 @@ Ref Lowering::operand(const Ref& ref, size_t count, const std::string& label) {
   return rounded;
 }
 
-Ref Lowering::value_operand(ValueId id, const std::string& label) {
-  Ref& kept = operands_[static_cast<size_t>(id)];
-  if (!kept) kept = operand(value(id), floats(id), label);
+Ref Lowering::value_operand(ValueId id, const std::string& label, OperandForm form) {
+  Ref& kept = operands_[{id, form}];
+  if (!kept) kept = operand(value(id), floats(id), label, form);
   return kept;
 }
 
@@ -318,8 +311,7 @@ Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64
   return dz;
 }
 
-bool can_stack(const Graph& graph, Precision precision, int64_t shard_rows) {
-  if (dense_uses_onednn(precision)) return false;
+bool can_stack(const Graph& graph, int64_t shard_rows) {
   std::set<std::string> used;
   for (const Node& node : graph.nodes()) {
     const Family& family = family_of(*node.op);

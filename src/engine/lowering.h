@@ -16,6 +16,9 @@
 
 namespace starling {
 
+// How an operand that is rounded to bf16 lies in memory.
+enum class OperandForm : uint8_t { kRounded, kBf16 };  // as f32, or in half the bytes
+
 class Lowering {
  public:
   Lowering(Plan& plan, const Graph& graph, PlanResources resources);
@@ -72,12 +75,9 @@ class Lowering {
   }
 
   // --- bf16 ---
-  // `ref` as an operand of a product: itself in f32; rounded to bf16 otherwise, as bf16 where the
-  // machine has products of it and as rounded f32 elsewhere. The copy of a value is kept.
-  Ref operand(const Ref& ref, size_t floats, const std::string& label);
-  Ref value_operand(ValueId id, const std::string& label);
-  // The type that operands have in memory.
-  dnnl::memory::data_type operand_type() const;
+  // A copy of `ref` rounded to bf16. That of a value is kept.
+  Ref operand(const Ref& ref, size_t floats, const std::string& label, OperandForm form);
+  Ref value_operand(ValueId id, const std::string& label, OperandForm form);
 
  private:
   void lower_forward(const Group& group);
@@ -90,7 +90,8 @@ class Lowering {
   Plan& plan_;
   std::vector<Group> groups_;
   Backward backward_;
-  std::vector<Ref> values_, gradients_, operands_;
+  std::vector<Ref> values_, gradients_;
+  std::map<std::pair<ValueId, OperandForm>, Ref> operands_;
   std::map<int, Ref> saved_;
   std::map<int, const Backward::Step*> steps_;
   std::map<const ArenaBuffer*, int> gradient_users_;
@@ -116,11 +117,5 @@ Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64
 // the bias if `with_bias`, the residual and the activation. Why not in the product: fusion.h.
 void emit_epilogue(Lowering& lowering, const Group& group, const Ref& y, int64_t rows,
                    int64_t columns, bool with_bias);
-
-// Whether dense layers are multiplied by oneDNN in this precision; else by tensor/gemm.h.
-bool dense_uses_onednn(Precision precision);
-
-// Whether oneDNN multiplies bf16 on this machine by anything better than its reference code.
-bool bf16_is_native();
 
 }  // namespace starling

@@ -2,6 +2,8 @@
 
 #include <omp.h>
 
+#include <string_view>
+
 #include "base/isa.h"
 #include "starling/error.h"
 
@@ -13,6 +15,22 @@ dnnl::engine& onednn_engine() {
     return dnnl::engine(dnnl::engine::kind::cpu, 0);
   }();
   return engine;
+}
+
+bool onednn_has_bf16() {
+  static const bool has = [] {
+    using Desc = dnnl::memory::desc;
+    const dnnl::memory::dims square{64, 64};
+    const Desc operand(square, dnnl::memory::data_type::bf16, dnnl::memory::format_tag::ab);
+    const Desc result(square, dnnl::memory::data_type::f32, dnnl::memory::format_tag::ab);
+    try {
+      const dnnl::matmul::primitive_desc product({operand, operand, result}, onednn_engine());
+      return std::string_view(product.impl_info_str()).find("ref") == std::string_view::npos;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }();
+  return has;
 }
 
 void require_one_thread() {

@@ -14,6 +14,9 @@ namespace starling {
 
 dnnl::engine& onednn_engine();
 
+// Whether it multiplies bf16 on this machine by anything better than its reference code.
+bool onednn_has_bf16();
+
 // Asserts that this thread runs oneDNN with exactly one OpenMP thread: bits depend on it.
 void require_one_thread();
 

@@ -1,6 +1,6 @@
-// Convolutions by our own kernels, for f32 on machines without AVX-512, where oneDNN has no better
-// ones: Winograd's for 3×3 windows with stride 1 (tensor/conv_winograd.h), products of patches for
-// the rest (tensor/conv_patches.h), and a convolution that pools its output (tensor/conv_pool.h).
+// Convolutions by our own kernels, for f32, where oneDNN has no better ones: Winograd's for 3×3
+// windows with stride 1 (tensor/conv_winograd.h), a convolution that pools its output
+// (tensor/conv_pool.h), and below AVX-512 products of patches for the rest (tensor/conv_patches.h).
 #pragma once
 
 #include "engine/lowering.h"

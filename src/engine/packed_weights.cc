@@ -31,8 +31,8 @@ Ref PackedWeights::require(size_t offset, const dnnl::memory::desc& from,
       return fixed_ref(copy.memory);
     }
   }
-  Copy& copy =
-      copies_.emplace_back(Copy{offset, "", from, to, rounded, Buffer<std::byte>(to.get_size()), {}});
+  Copy& copy = copies_.emplace_back(
+      Copy{offset, "", from, to, rounded, Buffer<std::byte>(to.get_size()), {}});
   dnnl::memory source(from, onednn_engine(), const_cast<float*>(weights_ + offset));
   dnnl::memory target(to, onednn_engine(), copy.memory.data());
   dnnl::reorder reorder(dnnl::reorder::primitive_desc(onednn_engine(), from, onednn_engine(), to));

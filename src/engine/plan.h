@@ -38,7 +38,7 @@ struct PlanOptions {
 // Whether a plan can compute several shards of `shard_rows` rows at once: every operator treats
 // rows one by one, and parameters are those of dense layers that we multiply ourselves, each used
 // once.
-bool can_stack(const Graph& graph, Precision precision, int64_t shard_rows);
+bool can_stack(const Graph& graph, int64_t shard_rows);
 
 // What plans of one process share.
 struct PlanResources {

@@ -177,7 +177,7 @@ void convolution(const Patches& p, const PatchTarget& target, int64_t filters, c
       const float* weights = packed + strip * p.width();
       const int64_t columns = std::min(kStrip, filters - strip);
       for (int64_t i = 0; i < count; i += kRows) {
-        with_rows(std::min(kRows, count - i), [&](auto rows) {
+        with_rows<kRows>(std::min(kRows, count - i), [&](auto rows) {
           multiply_patches<decltype(rows)::value>(
               taps, p.channels, inputs + i * taps, weights, places + i,
               before != nullptr ? before + strip : nullptr, y + strip, columns);
@@ -203,7 +203,7 @@ void weight_gradient(const Patches& p, const PatchWeights& layout, const float* 
       for (int64_t s = 0; s < strips; ++s) {
         const int64_t c = s * p.channels / strips;
         for (int64_t strip = 0; strip < filters; strip += kStrip) {
-          with_rows((s + 1) * p.channels / strips - c, [&](auto rows) {
+          with_rows<kRows>((s + 1) * p.channels / strips - c, [&](auto rows) {
             multiply_gradients<decltype(rows)::value>(
                 count, inputs + t * block, c, dy + first * filters + strip, filters,
                 sums + (t * p.channels + c) * filters + strip, std::min(kStrip, filters - strip));

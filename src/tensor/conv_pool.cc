@@ -51,32 +51,38 @@ namespace starling {
 namespace HWY_NAMESPACE {
 namespace {
 
-using D = TileTag;
-using V = TileVector;
+template <class D>
 using Ints = hn::RebindToSigned<D>;
+template <class D>
 using Bytes = hn::Rebind<uint8_t, D>;
+template <class D>
+constexpr int64_t lanes_of(D d) {
+  return hn::MaxLanes(d);
+}
 
+template <class V>
 HWY_INLINE V positive(V x) {  // NaN stays
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(D())), x);
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(hn::DFromV<V>())), x);
 }
 
 // The four outputs of the convolution under one pooled pixel, for kVectors vectors of filters:
 // `corner` is the first of its 4×4 inputs. Stores the greatest and their places.
-template <int kVectors, bool kRelu>
+template <class D, int kVectors, bool kRelu>
 HWY_INLINE void pool_pixel(const ConvPoolShape& s, const Planes& planes, const float* corner,
                            const float* HWY_RESTRICT weights, const float* bias, float* y,
                            uint8_t* where) {
+  using V = hn::Vec<D>;
   const D d;
   V sums[4][kVectors];
   for (int v = 0; v < kVectors; ++v) {
-    const V start = bias != nullptr ? hn::LoadU(d, bias + v * kTileLanes) : hn::Zero(d);
+    const V start = bias != nullptr ? hn::LoadU(d, bias + v * lanes_of(d)) : hn::Zero(d);
     for (int q = 0; q < 4; ++q) sums[q][v] = start;
   }
   for (int64_t c = 0; c < s.channels; ++c, corner += planes.floats) {
     for (int ky = 0; ky < 3; ++ky) {
       for (int kx = 0; kx < 3; ++kx, weights += s.filters) {
         V w[kVectors];
-        for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + v * kTileLanes);
+        for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + v * lanes_of(d));
         for (int q = 0; q < 4; ++q) {
           const V x = hn::Set(d, corner[(q / 2 + ky) * planes.width + q % 2 + kx]);
           for (int v = 0; v < kVectors; ++v) sums[q][v] = hn::MulAdd(x, w[v], sums[q][v]);
@@ -84,33 +90,40 @@ HWY_INLINE void pool_pixel(const ConvPoolShape& s, const Planes& planes, const f
       }
     }
   }
-  const Ints ints;
+  const Ints<D> ints;
+  const Bytes<D> bytes;
   for (int v = 0; v < kVectors; ++v) {
     // Pairs meet in order, and only a greater one wins: so the first of equals does.
     const auto second = hn::Gt(sums[1][v], sums[0][v]), fourth = hn::Gt(sums[3][v], sums[2][v]);
     const V upper = hn::Max(sums[1][v], sums[0][v]), lower = hn::Max(sums[3][v], sums[2][v]);
     const auto below = hn::Gt(lower, upper);
     const V best = hn::Max(lower, upper);
-    hn::StoreU(kRelu ? positive(best) : best, d, y + v * kTileLanes);
+    hn::StoreU(kRelu ? positive(best) : best, d, y + v * lanes_of(d));
     const auto one = hn::Set(ints, 1), two = hn::Set(ints, 2);
     const auto above = hn::IfThenElseZero(hn::RebindMask(ints, second), one);
     const auto under = hn::Or(hn::IfThenElseZero(hn::RebindMask(ints, fourth), one), two);
     const auto place = hn::IfThenElse(hn::RebindMask(ints, below), under, above);
-    hn::StoreU(hn::DemoteTo(Bytes(), place), Bytes(), where + v * kTileLanes);
+    hn::StoreU(hn::DemoteTo(bytes, place), bytes, where + v * lanes_of(d));
   }
 }
 
-template <int kVectors, bool kRelu>
-void pool_image(const ConvPoolShape& s, const Planes& planes, const float* plane, int64_t filter,
-                const float* weights, const float* bias, float* y, uint8_t* where) {
-  for (int64_t py = 0; py < s.out_h; ++py) {
-    for (int64_t px = 0; px < s.out_w; ++px) {
-      const int64_t at = (py * s.out_w + px) * s.filters + filter;
-      pool_pixel<kVectors, kRelu>(s, planes, plane + 2 * py * planes.width + 2 * px,
-                                  weights + filter, bias != nullptr ? bias + filter : nullptr,
-                                  y + at, where + at);
+// One image, for as many filters from `filter` on as fill kVectors vectors again and again. Returns
+// the first filter that is left.
+template <class D, int kVectors, bool kRelu>
+int64_t pool_image(const ConvPoolShape& s, const Planes& planes, const float* plane, int64_t filter,
+                   const float* weights, const float* bias, float* y, uint8_t* where) {
+  constexpr int64_t kFilters = kVectors * lanes_of(D());
+  for (; filter + kFilters <= s.filters; filter += kFilters) {
+    for (int64_t py = 0; py < s.out_h; ++py) {
+      for (int64_t px = 0; px < s.out_w; ++px) {
+        const int64_t at = (py * s.out_w + px) * s.filters + filter;
+        pool_pixel<D, kVectors, kRelu>(s, planes, plane + 2 * py * planes.width + 2 * px,
+                                       weights + filter, bias != nullptr ? bias + filter : nullptr,
+                                       y + at, where + at);
+      }
     }
   }
+  return filter;
 }
 
 template <bool kRelu>
@@ -129,10 +142,10 @@ void forward_images(const ConvPoolShape& s, const float* x, const float* weights
     planes.fill(s, x + r * s.in_h * s.in_w * s.channels, plane);
     const int64_t at = r * s.out_h * s.out_w * s.filters;
     int64_t k = 0;
-    for (; k + 16 <= s.filters; k += 16)
-      pool_image<kPair, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
-    for (; k < s.filters; k += 8)
-      pool_image<kSingle, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
+    if constexpr (kWideLanes == 16)
+      k = pool_image<WideTag, 2, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
+    k = pool_image<TileTag, kPair, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
+    pool_image<TileTag, kSingle, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
   }
 }
 
@@ -143,34 +156,47 @@ void forward(const ConvPoolShape& s, bool relu, const float* x, const float* wei
 
 // Gradients of a vector of filters at one pooled pixel, and the inputs that each of them met: lane
 // by lane those of the winner's place.
+template <class D>
 struct Winners {
+  using V = hn::Vec<D>;
+
   const float* corner;
   int64_t width;
   V gradient;
-  hn::Vec<Ints> place;
+  hn::Vec<Ints<D>> place;
 
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-  // sums[t] += gradient · input, with the inputs picked from two rows of four by a permutation.
+  // sums[t] += gradient · input.
   HWY_INLINE void add(V* sums) const {
     const D d;
-    const hn::Half<D> half;
-    const Ints ints;
-    // Places 0, 1, 2, 3 are elements 0, 1, 4, 5 of two rows of four.
+    const Ints<D> ints;
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+    // Inputs are picked by a permutation from rows of four, of which places 0, 1, 2, 3 are elements
+    // 0, 1, 4, 5: from two of them, or from all four.
+    const hn::FixedTag<float, 4> four;
+    const hn::FixedTag<float, 8> two_rows;
     const auto first = hn::Add(place, hn::And(place, hn::Set(ints, 2)));
-    for (int ky = 0; ky < 3; ++ky) {
-      const V rows = hn::Combine(d, hn::LoadU(half, corner + (ky + 1) * width),
-                                 hn::LoadU(half, corner + ky * width));
-      for (int kx = 0; kx < 3; ++kx) {
-        const auto indices = hn::IndicesFromVec(d, hn::Add(first, hn::Set(ints, kx)));
-        const V x = hn::TableLookupLanes(rows, indices);
-        sums[ky * 3 + kx] = hn::MulAdd(x, gradient, sums[ky * 3 + kx]);
+    const auto rows_from = [&](int ky) {
+      return hn::Combine(two_rows, hn::LoadU(four, corner + (ky + 1) * width),
+                         hn::LoadU(four, corner + ky * width));
+    };
+    if constexpr (lanes_of(d) == 16) {
+      const V rows = hn::Combine(d, rows_from(2), rows_from(0));
+      for (int t = 0; t < kTaps; ++t) {
+        const auto at = hn::Add(first, hn::Set(ints, t / 3 * 4 + t % 3));
+        const V x = hn::TableLookupLanes(rows, hn::IndicesFromVec(d, at));
+        sums[t] = hn::MulAdd(x, gradient, sums[t]);
+      }
+    } else {
+      for (int ky = 0; ky < 3; ++ky) {
+        const V rows = rows_from(ky);
+        for (int kx = 0; kx < 3; ++kx) {
+          const auto indices = hn::IndicesFromVec(d, hn::Add(first, hn::Set(ints, kx)));
+          const V x = hn::TableLookupLanes(rows, indices);
+          sums[ky * 3 + kx] = hn::MulAdd(x, gradient, sums[ky * 3 + kx]);
+        }
       }
     }
-  }
 #else
-  HWY_INLINE void add(V* sums) const {
-    const D d;
-    const Ints ints;
     for (int t = 0; t < kTaps; ++t) {
       V x = hn::Set(d, corner[t / 3 * width + t % 3]);
       for (int q = 1; q < 4; ++q) {
@@ -179,15 +205,16 @@ struct Winners {
       }
       sums[t] = hn::MulAdd(x, gradient, sums[t]);
     }
-  }
 #endif
+  }
 };
 
 // One image, one channel of it, one vector of filters: adds to sums[tap][filters] and, if not null,
 // bias_sums.
-template <bool kRelu>
+template <class D, bool kRelu>
 void add_gradients(const ConvPoolShape& s, const Planes& planes, const float* plane, const float* y,
                    const uint8_t* where, const float* dy, float* sums, float* bias_sums) {
+  using V = hn::Vec<D>;
   const D d;
   V total[kTaps], bias_total = hn::Zero(d);
   for (int t = 0; t < kTaps; ++t) total[t] = hn::Zero(d);
@@ -197,8 +224,8 @@ void add_gradients(const ConvPoolShape& s, const Planes& planes, const float* pl
       V gradient = hn::LoadU(d, dy + at);
       if constexpr (kRelu)
         gradient = hn::IfThenElseZero(hn::Gt(hn::LoadU(d, y + at), hn::Zero(d)), gradient);
-      const auto place = hn::PromoteTo(Ints(), hn::LoadU(Bytes(), where + at));
-      Winners{plane + 2 * py * planes.width + 2 * px, planes.width, gradient, place}.add(total);
+      const auto place = hn::PromoteTo(Ints<D>(), hn::LoadU(Bytes<D>(), where + at));
+      Winners<D>{plane + 2 * py * planes.width + 2 * px, planes.width, gradient, place}.add(total);
       bias_total = hn::Add(bias_total, gradient);
     }
   }
@@ -207,6 +234,23 @@ void add_gradients(const ConvPoolShape& s, const Planes& planes, const float* pl
     hn::StoreU(hn::Add(hn::LoadU(d, to), total[t]), d, to);
   }
   if (bias_sums != nullptr) hn::StoreU(hn::Add(hn::LoadU(d, bias_sums), bias_total), d, bias_sums);
+}
+
+template <bool kRelu>
+void add_image(const ConvPoolShape& s, const Planes& planes, const float* plane, int64_t at,
+               const float* y, const uint8_t* where, const float* dy, float* sums,
+               float* bias_sums) {
+  for (int64_t c = 0; c < s.channels; ++c) {
+    for (int64_t k = 0; k < s.filters;) {
+      const bool wide = k + kWideLanes <= s.filters;
+      (wide ? add_gradients<WideTag, kRelu>
+            : add_gradients<TileTag, kRelu>)(s, planes, plane + c * planes.floats,
+                                             kRelu ? y + at + k : nullptr, where + at + k,
+                                             dy + at + k, sums + c * kTaps * s.filters + k,
+                                             c == 0 ? bias_sums + k : nullptr);
+      k += wide ? kWideLanes : kTileLanes;
+    }
+  }
 }
 
 void backward(const ConvPoolShape& s, bool relu, const float* x, const float* y,
@@ -219,15 +263,8 @@ void backward(const ConvPoolShape& s, bool relu, const float* x, const float* y,
   std::fill_n(sums, (s.channels * kTaps + 1) * s.filters, 0.0f);
   for (int64_t r = 0; r < s.rows; ++r) {
     planes.fill(s, x + r * s.in_h * s.in_w * s.channels, plane);
-    for (int64_t c = 0; c < s.channels; ++c) {
-      for (int64_t k = 0; k < s.filters; k += kTileLanes) {
-        const int64_t at = r * s.out_h * s.out_w * s.filters + k;
-        (relu ? add_gradients<true>
-              : add_gradients<false>)(s, planes, plane + c * planes.floats, y + (relu ? at : 0),
-                                      where + at, dy + at, sums + c * kTaps * s.filters + k,
-                                      c == 0 ? bias_sums + k : nullptr);
-      }
-    }
+    (relu ? add_image<true> : add_image<false>)(s, planes, plane, r * s.out_h * s.out_w * s.filters,
+                                                y, where, dy, sums, bias_sums);
   }
   const int64_t per_filter = s.channels * kTaps;
   for (int64_t k = 0; k < s.filters; ++k) {

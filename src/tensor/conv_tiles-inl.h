@@ -1,4 +1,4 @@
-// The product inside our convolutions, compiled once for each target of Highway: 6 rows × 16
+// The product inside our convolutions, compiled once for each target of Highway: some rows × 16
 // columns of sums in registers, over operands that lie as they are. Include after hwy/highway.h,
 // inside a file that is compiled through hwy/foreach_target.h and with -O3.
 #if defined(STARLING_TENSOR_CONV_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -22,8 +22,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 using TileTag = hn::CappedTag<float, 8>;
 using TileVector = hn::Vec<TileTag>;
 constexpr int64_t kTileLanes = hn::MaxLanes(TileTag());
-constexpr int64_t kTileRows = 6;  // 6 × 16 sums are 12 of the 16 registers of AVX2
+// For those that come in sixteens, where vectors are as long.
+using WideTag = hn::CappedTag<float, 16>;
+constexpr int64_t kWideLanes = hn::MaxLanes(WideTag());
 constexpr int64_t kTileColumns = 16;
+// 6 × 16 sums are 12 of the 16 registers of AVX2; AVX-512 has 32, and 12 sums keep it busy.
+constexpr int64_t kTileRows = kWideLanes == 16 ? 12 : 6;
 
 // Sums over k < depth of a(r, k) · b(k, j), where a(r, k) is at a + r · a_row + k · a_step and
 // b(k, ·) at b + k · b_step. `columns` of them (8 or 16) go to c, or are added there.
@@ -31,48 +35,42 @@ template <int rows, bool add>
 HWY_INLINE void multiply_tile(int64_t depth, const float* HWY_RESTRICT a, int64_t a_row,
                               int64_t a_step, const float* HWY_RESTRICT b, int64_t b_step,
                               float* HWY_RESTRICT c, int64_t c_row, int64_t columns) {
-  const TileTag d;
-  constexpr int kVectors = static_cast<int>(kTileColumns / kTileLanes);
-  TileVector sums[rows][kVectors];
+  const WideTag d;
+  constexpr int kVectors = static_cast<int>(kTileColumns / kWideLanes);
+  hn::Vec<WideTag> sums[rows][kVectors];
   for (int r = 0; r < rows; ++r) {
     for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
   }
   for (int64_t k = 0; k < depth; ++k) {
-    TileVector right[kVectors];
-    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * kTileLanes);
+    hn::Vec<WideTag> right[kVectors];
+    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * kWideLanes);
     for (int r = 0; r < rows; ++r) {
-      const TileVector left = hn::Set(d, a[r * a_row]);
+      const auto left = hn::Set(d, a[r * a_row]);
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
     }
     a += a_step;
     b += b_step;
   }
-  for (int r = 0; r < rows; ++r) {
-    for (int v = 0; v < kVectors; ++v) {
-      float* to = c + r * c_row + v * kTileLanes;
-      if (v * kTileLanes >= columns) break;
-      hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sums[r][v]) : sums[r][v], d, to);
+  const auto put = [](auto tag, auto value, float* to) HWY_ATTR {
+    hn::StoreU(add ? hn::Add(hn::LoadU(tag, to), value) : value, tag, to);
+  };
+  for (int r = 0; r < rows; ++r, c += c_row) {
+    if (kWideLanes == kTileColumns && columns < kTileColumns) {
+      put(hn::Half<WideTag>(), hn::LowerHalf(sums[r][0]), c);
+      continue;
     }
+    for (int v = 0; v < kVectors && v * kWideLanes < columns; ++v)
+      put(d, sums[r][v], c + v * kWideLanes);
   }
 }
 
 // Calls body with `rows` (1 … kTileRows) as a constant.
-template <class Body>
+template <int most = static_cast<int>(kTileRows), class Body>
 HWY_INLINE void with_rows(int64_t rows, const Body& body) {
-  switch (rows) {
-    case 6:
-      return body(std::integral_constant<int, 6>());
-    case 5:
-      return body(std::integral_constant<int, 5>());
-    case 4:
-      return body(std::integral_constant<int, 4>());
-    case 3:
-      return body(std::integral_constant<int, 3>());
-    case 2:
-      return body(std::integral_constant<int, 2>());
-    default:
-      return body(std::integral_constant<int, 1>());
+  if constexpr (most > 1) {
+    if (rows < most) return with_rows<most - 1>(rows, body);
   }
+  body(std::integral_constant<int, most>());
 }
 
 // `count` rows of a times one strip of b. Rows are cut into equal strips, give or take one.

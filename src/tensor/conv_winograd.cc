@@ -65,59 +65,73 @@ namespace starling {
 namespace HWY_NAMESPACE {
 namespace {
 
-using D = TileTag;
-using V = TileVector;
+template <class V>
+HWY_INLINE V constant(float value) {
+  return hn::Set(hn::DFromV<V>(), value);
+}
 
-HWY_INLINE int64_t lanes() { return kTileLanes; }
-HWY_INLINE V constant(float value) { return hn::Set(D(), value); }
+// Calls body(tag, c) for c < channels, vector by vector: long ones if channels fill them.
+template <class Body>
+HWY_INLINE void for_channels(int64_t channels, const Body& body) {
+  if (channels % kWideLanes == 0) {
+    for (int64_t c = 0; c < channels; c += kWideLanes) body(WideTag(), c);
+  } else {
+    for (int64_t c = 0; c < channels; c += kTileLanes) body(TileTag(), c);
+  }
+}
 
 // --- the transforms, one way; each is used down the columns, then along the rows -----------------
 
 // Six inputs of a tile.
+template <class V>
 HWY_INLINE void transform_input(const V* x, V* t) {
-  const V even_a = hn::NegMulAdd(constant(kB2), x[2], x[4]);
-  const V odd_a = hn::NegMulAdd(constant(kB2), x[1], x[3]);
-  const V even_b = hn::NegMulAdd(constant(kA2), x[2], x[4]);
-  const V odd_b = hn::NegMulAdd(constant(kA2), x[1], x[3]);
-  t[0] = hn::MulAdd(constant(kA2B2), x[0], hn::NegMulAdd(constant(kA2PlusB2), x[2], x[4]));
-  t[1] = hn::MulAdd(constant(kA), odd_a, even_a);
-  t[2] = hn::NegMulAdd(constant(kA), odd_a, even_a);
-  t[3] = hn::MulAdd(constant(kB), odd_b, even_b);
-  t[4] = hn::NegMulAdd(constant(kB), odd_b, even_b);
-  t[5] = hn::MulAdd(constant(kA2B2), x[1], hn::NegMulAdd(constant(kA2PlusB2), x[3], x[5]));
+  const V even_a = hn::NegMulAdd(constant<V>(kB2), x[2], x[4]);
+  const V odd_a = hn::NegMulAdd(constant<V>(kB2), x[1], x[3]);
+  const V even_b = hn::NegMulAdd(constant<V>(kA2), x[2], x[4]);
+  const V odd_b = hn::NegMulAdd(constant<V>(kA2), x[1], x[3]);
+  t[0] = hn::MulAdd(constant<V>(kA2B2), x[0], hn::NegMulAdd(constant<V>(kA2PlusB2), x[2], x[4]));
+  t[1] = hn::MulAdd(constant<V>(kA), odd_a, even_a);
+  t[2] = hn::NegMulAdd(constant<V>(kA), odd_a, even_a);
+  t[3] = hn::MulAdd(constant<V>(kB), odd_b, even_b);
+  t[4] = hn::NegMulAdd(constant<V>(kB), odd_b, even_b);
+  t[5] = hn::MulAdd(constant<V>(kA2B2), x[1], hn::NegMulAdd(constant<V>(kA2PlusB2), x[3], x[5]));
 }
 
 // Six sums to four outputs.
+template <class V>
 HWY_INLINE void transform_output(const V* m, V* y) {
   const V sum_a = hn::Add(m[1], m[2]), difference_a = hn::Sub(m[1], m[2]);
   const V sum_b = hn::Add(m[3], m[4]), difference_b = hn::Sub(m[3], m[4]);
   y[0] = hn::Add(hn::Add(m[0], sum_a), sum_b);
-  y[1] = hn::MulAdd(constant(kA), difference_a, hn::Mul(constant(kB), difference_b));
-  y[2] = hn::MulAdd(constant(kA2), sum_a, hn::Mul(constant(kB2), sum_b));
-  y[3] = hn::MulAdd(constant(kA3), difference_a, hn::MulAdd(constant(kB3), difference_b, m[5]));
+  y[1] = hn::MulAdd(constant<V>(kA), difference_a, hn::Mul(constant<V>(kB), difference_b));
+  y[2] = hn::MulAdd(constant<V>(kA2), sum_a, hn::Mul(constant<V>(kB2), sum_b));
+  y[3] =
+      hn::MulAdd(constant<V>(kA3), difference_a, hn::MulAdd(constant<V>(kB3), difference_b, m[5]));
 }
 
 // Four gradients of outputs to six: transform_output turned around.
+template <class V>
 HWY_INLINE void transform_gradient(const V* y, V* z) {
-  const V even_a = hn::MulAdd(constant(kA2), y[2], y[0]);
-  const V odd_a = hn::MulAdd(constant(kA2), y[3], y[1]);
-  const V even_b = hn::MulAdd(constant(kB2), y[2], y[0]);
-  const V odd_b = hn::MulAdd(constant(kB2), y[3], y[1]);
+  const V even_a = hn::MulAdd(constant<V>(kA2), y[2], y[0]);
+  const V odd_a = hn::MulAdd(constant<V>(kA2), y[3], y[1]);
+  const V even_b = hn::MulAdd(constant<V>(kB2), y[2], y[0]);
+  const V odd_b = hn::MulAdd(constant<V>(kB2), y[3], y[1]);
   z[0] = y[0];
-  z[1] = hn::MulAdd(constant(kA), odd_a, even_a);
-  z[2] = hn::NegMulAdd(constant(kA), odd_a, even_a);
-  z[3] = hn::MulAdd(constant(kB), odd_b, even_b);
-  z[4] = hn::NegMulAdd(constant(kB), odd_b, even_b);
+  z[1] = hn::MulAdd(constant<V>(kA), odd_a, even_a);
+  z[2] = hn::NegMulAdd(constant<V>(kA), odd_a, even_a);
+  z[3] = hn::MulAdd(constant<V>(kB), odd_b, even_b);
+  z[4] = hn::NegMulAdd(constant<V>(kB), odd_b, even_b);
   z[5] = y[3];
 }
 
 // Three weights to six.
+template <class V>
 HWY_INLINE void transform_weights(const V* g, V* u) {
-  const V even_a = hn::Mul(constant(kWeightA), hn::MulAdd(constant(kA2), g[2], g[0]));
-  const V odd_a = hn::Mul(constant(kWeightA * kA), g[1]);
-  const V even_b = hn::Mul(constant(kWeightB), hn::MulAdd(constant(kB2), g[2], g[0]));
-  const V odd_b = hn::Mul(constant(kWeightB * kB), g[1]);
-  u[0] = hn::Mul(constant(kWeight0), g[0]);
+  const V even_a = hn::Mul(constant<V>(kWeightA), hn::MulAdd(constant<V>(kA2), g[2], g[0]));
+  const V odd_a = hn::Mul(constant<V>(kWeightA * kA), g[1]);
+  const V even_b = hn::Mul(constant<V>(kWeightB), hn::MulAdd(constant<V>(kB2), g[2], g[0]));
+  const V odd_b = hn::Mul(constant<V>(kWeightB * kB), g[1]);
+  u[0] = hn::Mul(constant<V>(kWeight0), g[0]);
   u[1] = hn::Add(even_a, odd_a);
   u[2] = hn::Sub(even_a, odd_a);
   u[3] = hn::Add(even_b, odd_b);
@@ -126,14 +140,15 @@ HWY_INLINE void transform_weights(const V* g, V* u) {
 }
 
 // Six sums to the gradients of three weights: transform_weights turned around.
+template <class V>
 HWY_INLINE void transform_weight_gradient(const V* u, V* g) {
-  const V sum_a = hn::Mul(constant(kWeightA), hn::Add(u[1], u[2]));
-  const V sum_b = hn::Mul(constant(kWeightB), hn::Add(u[3], u[4]));
-  const V odd_a = hn::Mul(constant(kWeightA * kA), hn::Sub(u[1], u[2]));
-  const V odd_b = hn::Mul(constant(kWeightB * kB), hn::Sub(u[3], u[4]));
-  g[0] = hn::Add(hn::MulAdd(constant(kWeight0), u[0], sum_a), sum_b);
+  const V sum_a = hn::Mul(constant<V>(kWeightA), hn::Add(u[1], u[2]));
+  const V sum_b = hn::Mul(constant<V>(kWeightB), hn::Add(u[3], u[4]));
+  const V odd_a = hn::Mul(constant<V>(kWeightA * kA), hn::Sub(u[1], u[2]));
+  const V odd_b = hn::Mul(constant<V>(kWeightB * kB), hn::Sub(u[3], u[4]));
+  g[0] = hn::Add(hn::MulAdd(constant<V>(kWeight0), u[0], sum_a), sum_b);
   g[1] = hn::Add(odd_a, odd_b);
-  g[2] = hn::Add(hn::MulAdd(constant(kA2), sum_a, hn::Mul(constant(kB2), sum_b)), u[5]);
+  g[2] = hn::Add(hn::MulAdd(constant<V>(kA2), sum_a, hn::Mul(constant<V>(kB2), sum_b)), u[5]);
 }
 
 // --- tiles
@@ -156,10 +171,10 @@ struct Square {
 };
 
 // One vector of channels of a square of size × size, transformed both ways, to place after place.
-template <int size, class Transform>
-HWY_INLINE void transform_square(const Square<size>& square, int64_t channels, int64_t c, float* to,
-                                 int64_t stride, const Transform& transform) {
-  const D d;
+template <class D, int size, class Transform>
+HWY_INLINE void transform_square(D d, const Square<size>& square, int64_t channels, int64_t c,
+                                 float* to, int64_t stride, const Transform& transform) {
+  using V = hn::Vec<D>;
   V columns[kPatch][kPatch];  // [column][row]
   for (int j = 0; j < size; ++j) {
     V x[size];
@@ -179,10 +194,16 @@ HWY_INLINE void transform_square(const Square<size>& square, int64_t channels, i
 }
 
 struct TransformInput {
-  HWY_INLINE void operator()(const V* x, V* t) const { transform_input(x, t); }
+  template <class V>
+  HWY_INLINE void operator()(const V* x, V* t) const {
+    transform_input(x, t);
+  }
 };
 struct TransformGradient {
-  HWY_INLINE void operator()(const V* x, V* t) const { transform_gradient(x, t); }
+  template <class V>
+  HWY_INLINE void operator()(const V* x, V* t) const {
+    transform_gradient(x, t);
+  }
 };
 
 // Where tile `index` stands.
@@ -209,9 +230,10 @@ void transform_inputs(const WinogradShape& s, const Cut& cut, int64_t first, int
   for (int64_t t = 0; t < count; ++t, place.next(cut)) {
     const Square<kPatch> square(x + place.row * s.in_h * s.in_w * s.channels, s.in_h, s.in_w,
                                 s.channels, place.y - s.pad_top, place.x - s.pad_left, zeros);
-    for (int64_t c = 0; c < s.channels; c += lanes())
-      transform_square(square, s.channels, c, to + t * row_stride(s.channels), stride,
+    for_channels(s.channels, [&](auto tag, int64_t c) HWY_ATTR {
+      transform_square(tag, square, s.channels, c, to + t * row_stride(s.channels), stride,
                        TransformInput());
+    });
   }
 }
 
@@ -222,18 +244,19 @@ void transform_gradients(const WinogradShape& s, const Cut& cut, int64_t first, 
   for (int64_t t = 0; t < count; ++t, place.next(cut)) {
     const Square<kTile> square(dy + place.row * s.out_h * s.out_w * s.filters, s.out_h, s.out_w,
                                s.filters, place.y, place.x, zeros);
-    for (int64_t c = 0; c < s.filters; c += lanes())
-      transform_square(square, s.filters, c, to + t * row_stride(s.filters), stride,
+    for_channels(s.filters, [&](auto tag, int64_t c) HWY_ATTR {
+      transform_square(tag, square, s.filters, c, to + t * row_stride(s.filters), stride,
                        TransformGradient());
+    });
   }
 }
 
 // One vector of filters of one tile: sums at m (stride between places) to the outputs.
-template <bool bias, bool residual, bool relu>
-HWY_INLINE void write_outputs(const float* m, int64_t stride, const float* bias_at,
+template <bool bias, bool residual, bool relu, class D>
+HWY_INLINE void write_outputs(D d, const float* m, int64_t stride, const float* bias_at,
                               const float* residual_at, float* y, int64_t row_floats,
                               int64_t filters, int64_t height, int64_t width) {
-  const D d;
+  using V = hn::Vec<D>;
   V columns[kPatch][kTile];
   for (int j = 0; j < kPatch; ++j) {
     V x[kPatch];
@@ -266,12 +289,12 @@ void transform_outputs(const WinogradShape& s, const Cut& cut, int64_t first, in
   Place place(cut, first);
   for (int64_t t = 0; t < count; ++t, place.next(cut)) {
     const int64_t at = ((place.row * s.out_h + place.y) * s.out_w + place.x) * s.filters;
-    for (int64_t c = 0; c < s.filters; c += lanes()) {
+    for_channels(s.filters, [&](auto tag, int64_t c) HWY_ATTR {
       write_outputs<bias, residual, relu>(
-          m + t * row_stride(s.filters) + c, stride, bias ? epilogue.bias + c : nullptr,
+          tag, m + t * row_stride(s.filters) + c, stride, bias ? epilogue.bias + c : nullptr,
           residual ? epilogue.residual + at + c : nullptr, y + at + c, s.out_w * s.filters,
           s.filters, s.out_h - place.y, s.out_w - place.x);
-    }
+    });
   }
 }
 
@@ -316,10 +339,11 @@ void convolution(const WinogradShape& s, const float* x, const float* transforme
 
 // The transformed weight gradient sums[place][channel][filter] to dw.
 void write_weight_gradient(const WinogradShape& s, const float* sums, bool accumulate, float* dw) {
-  const D d;
+  using V = TileVector;
+  const TileTag d;
   const int64_t stride = s.channels * s.filters + kLine;
   for (int64_t c = 0; c < s.channels; ++c) {
-    for (int64_t k = 0; k < s.filters; k += lanes()) {
+    for (int64_t k = 0; k < s.filters; k += kTileLanes) {
       V columns[kPatch][3];
       for (int j = 0; j < kPatch; ++j) {
         V u[kPatch];
@@ -334,7 +358,7 @@ void write_weight_gradient(const WinogradShape& s, const float* sums, bool accum
         for (int j = 0; j < 3; ++j) {
           HWY_ALIGN float values[8];
           hn::Store(g[j], d, values);
-          for (int64_t f = 0; f < lanes(); ++f) {
+          for (int64_t f = 0; f < kTileLanes; ++f) {
             float& to = dw[((k + f) * s.channels + c) * 9 + i * 3 + j];
             to = accumulate ? to + values[f] : values[f];
           }
@@ -376,12 +400,13 @@ void weight_gradient(const WinogradShape& s, const float* x, const float* dy, bo
 // from + k · filter_stride + (i · 3 + j) · step.
 void transform_strip(const float* from, int64_t filter_stride, int64_t step, int64_t filters,
                      float* to, int64_t stride) {
-  const D d;
+  using V = TileVector;
+  const TileTag d;
   HWY_ALIGN float window[9][kStrip] = {};
   for (int64_t k = 0; k < filters; ++k) {
     for (int64_t i = 0; i < 9; ++i) window[i][k] = from[k * filter_stride + i * step];
   }
-  for (int64_t k = 0; k < kStrip; k += lanes()) {
+  for (int64_t k = 0; k < kStrip; k += kTileLanes) {
     V columns[3][kPatch];
     for (int j = 0; j < 3; ++j) {
       const V g[3] = {hn::Load(d, window[j] + k), hn::Load(d, window[3 + j] + k),

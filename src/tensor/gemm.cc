@@ -21,35 +21,25 @@
 namespace starling {
 namespace {
 
-constexpr int64_t kDepth = kGemmShardDepth;  // of a block: a strip of b (20 KiB) stays in L1
-constexpr int64_t kStrip = 16;               // columns of a right strip
-constexpr int64_t kRows = 6;                 // rows of a left strip: 6 × 16 sums are 12 registers
+constexpr int64_t kDepth = kGemmShardDepth;  // of a block: a strip of b stays near
 constexpr int64_t kPackRows = 24;            // rows from which packing row-major weights pays
 constexpr int64_t kThinRows = 96;            // rows from which packing weights by columns pays
 constexpr int64_t kDotWork = 256;            // m · n of a shard up to which dot products are used
+constexpr int64_t kDotParts = 16;            // sums of a dot product
+constexpr int64_t kLine = 16;                // floats of a cache line
+constexpr int64_t kMaxStrip = 32;            // the widest strip of any instruction set
 constexpr int kMaxLevels = 10;               // of the tree of shards along k
 
-// A strip of b has a line more than it needs: strips of 16 KiB would all fall on the same few sets
-// of the caches.
-constexpr int64_t strip_floats(int64_t depth) { return (depth + 1) * kStrip; }
-
-// Blocks and strips are of equal size, give or take one: a short one at the end would cost nearly
-// as much as a whole one.
+// Blocks are of equal size, give or take one: a short one at the end would cost nearly as much as a
+// whole one.
 constexpr int64_t depth_of(int64_t k) {
   const int64_t blocks = (k + kDepth - 1) / kDepth;
   return blocks == 0 ? 0 : (k + blocks - 1) / blocks;
 }
-struct RowStrips {
-  explicit constexpr RowStrips(int64_t m)
-      : count((m + kRows - 1) / kRows),
-        least(count > 0 ? m / count : 0),
-        longer(m - least * count) {}
-  constexpr int64_t rows(int64_t strip) const { return least + (strip < longer); }
 
-  int64_t count;
-  int64_t least;   // rows of a strip
-  int64_t longer;  // how many strips have one more
-};
+// A strip of b has a line more than it needs: strips of 16 KiB would all fall on the same few sets
+// of the caches.
+constexpr int64_t strip_floats(int64_t depth, int64_t strip) { return (depth + 1) * strip; }
 
 // Whether b is read in place as the left operand.
 constexpr bool is_thin(const GemmShape& s, const MatrixView& a, const MatrixView& b) {
@@ -70,6 +60,28 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::CappedTag<float, 16>;
 using V = hn::Vec<D>;
+
+// Columns of a right strip and rows of a left one: as many sums as there are registers for, beside
+// a row of the right strip and an element of the left one.
+#if HWY_TARGET == HWY_AVX3
+constexpr int64_t kStrip = 32, kRows = 14;
+#else
+constexpr int64_t kStrip = 16, kRows = 6;
+#endif
+static_assert(kStrip <= kMaxStrip);
+
+// Strips of rows are of equal size, too.
+struct RowStrips {
+  explicit constexpr RowStrips(int64_t m)
+      : count((m + kRows - 1) / kRows),
+        least(count > 0 ? m / count : 0),
+        longer(m - least * count) {}
+  constexpr int64_t rows(int64_t strip) const { return least + (strip < longer); }
+
+  int64_t count;
+  int64_t least;   // rows of a strip
+  int64_t longer;  // how many strips have one more
+};
 
 // Four columns of four: to[j · to_stride + i] = from[i · from_stride + j].
 #if HWY_TARGET == HWY_SCALAR
@@ -134,7 +146,7 @@ void place_tile(const float* tile, int rows, const Place& to) {
     }
     return;
   }
-  constexpr int64_t kWidth = 8;  // at least kRows
+  constexpr int64_t kWidth = (kRows + 3) / 4 * 4;
   HWY_ALIGN float turned[kStrip * kWidth];
   for (int r = 0; r < rows; r += 4) {
     for (int64_t j = 0; j < kStrip; j += 4)
@@ -157,7 +169,9 @@ void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
   V sums[rows][kVectors];
   HWY_ALIGN float waiting[kMaxLevels][kTileFloats];
   const bool direct = !to.transposed && to.columns == kStrip;
-  for (int r = 0; r < (direct ? rows : 0); ++r) hwy::Prefetch(to.c + r * to.stride);
+  for (int r = 0; r < (direct ? rows : 0); ++r) {
+    for (int64_t j = 0; j < kStrip; j += kLine) __builtin_prefetch(to.c + r * to.stride + j, 1);
+  }
   for (int64_t shard = 0;; ++shard) {
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
@@ -210,22 +224,13 @@ void tile_of(const Depth& depth, const Left& a, const float* b, int64_t b_stride
   }
 }
 
+template <int most = static_cast<int>(kRows)>
 void any_tile(int64_t rows, const Depth& depth, const Left& a, const float* b, int64_t b_stride,
               const Place& to) {
-  switch (rows) {
-    case 1:
-      return tile_of<1>(depth, a, b, b_stride, to);
-    case 2:
-      return tile_of<2>(depth, a, b, b_stride, to);
-    case 3:
-      return tile_of<3>(depth, a, b, b_stride, to);
-    case 4:
-      return tile_of<4>(depth, a, b, b_stride, to);
-    case 5:
-      return tile_of<5>(depth, a, b, b_stride, to);
-    default:
-      return tile_of<6>(depth, a, b, b_stride, to);
+  if constexpr (most > 1) {
+    if (rows < most) return any_tile<most - 1>(rows, depth, a, b, b_stride, to);
   }
+  tile_of<most>(depth, a, b, b_stride, to);
 }
 
 // to[k · width + j] = element (k, j) of b, for `columns` ≤ width columns; zeros beyond.
@@ -292,16 +297,14 @@ class Fetch {
       : by_rows_(b.column_stride == 1),
         line_(b.data),
         stride_(by_rows_ ? b.row_stride : b.column_stride),
-        lines_(by_rows_ ? 1 : (depth + kStrip - 1) / kStrip),
-        left_(columns <= 0 ? 0
-              : by_rows_   ? depth
-                           : lines_ * columns),
+        lines_(by_rows_ ? kStrip / kLine : (depth + kLine - 1) / kLine),
+        left_(columns <= 0 ? 0 : lines_ * (by_rows_ ? depth : columns)),
         share_(left_ / parts + 1) {}
 
   HWY_INLINE void part() {
     const int64_t count = std::min(share_, left_);
     for (int64_t i = 0; i < count; ++i) {
-      __builtin_prefetch(line_ + at_ * kStrip, 0, 2);
+      __builtin_prefetch(line_ + at_ * kLine, 0, 2);
       if (++at_ == lines_) {
         at_ = 0;
         line_ += stride_;
@@ -358,7 +361,7 @@ void multiply_thin_block(const GemmShape& s, const Depth& depth, const MatrixVie
   const MatrixView turned{a.data, a.column_stride, a.row_stride};
   for (int64_t i = 0; i < s.m; i += kStrip) {
     pack_right(columns_of(turned, i), depth.depth, std::min(kStrip, s.m - i),
-               scratch + i / kStrip * strip_floats(depth.depth));
+               scratch + i / kStrip * strip_floats(depth.depth, kStrip));
   }
   const RowStrips strips(s.n);
   const float* b_strip = b.data;
@@ -367,7 +370,7 @@ void multiply_thin_block(const GemmShape& s, const Depth& depth, const MatrixVie
     const int64_t rows = strips.rows(r);
     for (int64_t i = 0; i < s.m; i += kStrip) {
       any_tile(rows, depth, {b_strip, b.column_stride, false},
-               scratch + i / kStrip * strip_floats(depth.depth), kStrip,
+               scratch + i / kStrip * strip_floats(depth.depth, kStrip), kStrip,
                {c_strip + i * s.n, s.n, std::min(kStrip, s.m - i), add, true});
     }
     b_strip += rows * b.column_stride;
@@ -392,14 +395,16 @@ void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, b
   }
 }
 
+constexpr int kDotVectors = static_cast<int>(kDotParts / kLanes);
+
 // Sixteen partial sums, element k going to sum k mod 16, combined pairwise.
 HWY_INLINE float combine(const D d, const V* sums, const float* tail_a, const float* tail_b,
                          int64_t tail) {
-  alignas(64) float parts[kStrip];
+  alignas(64) float parts[kDotParts];
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t v = 0; v * lanes < kStrip; ++v) hn::StoreU(sums[v], d, parts + v * lanes);
+  for (int64_t v = 0; v * lanes < kDotParts; ++v) hn::StoreU(sums[v], d, parts + v * lanes);
   for (int64_t t = 0; t < tail; ++t) parts[t] += tail_a[t] * tail_b[t];
-  for (int64_t width = kStrip / 2; width > 0; width /= 2) {
+  for (int64_t width = kDotParts / 2; width > 0; width /= 2) {
     for (int64_t t = 0; t < width; ++t) parts[t] += parts[t + width];
   }
   return parts[0];
@@ -412,15 +417,15 @@ HWY_INLINE void dots(int64_t k, const float* HWY_RESTRICT a, int64_t a_stride,
                      int64_t c_stride) {
   const D d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  V sums[rows][columns][kVectors];
+  V sums[rows][columns][kDotVectors];
   for (int r = 0; r < rows; ++r) {
     for (int j = 0; j < columns; ++j) {
-      for (int v = 0; v < kVectors; ++v) sums[r][j][v] = hn::Zero(d);
+      for (int v = 0; v < kDotVectors; ++v) sums[r][j][v] = hn::Zero(d);
     }
   }
-  const int64_t whole = k / kStrip * kStrip;
-  for (int64_t i = 0; i < whole; i += kStrip) {
-    for (int v = 0; v < kVectors; ++v) {
+  const int64_t whole = k / kDotParts * kDotParts;
+  for (int64_t i = 0; i < whole; i += kDotParts) {
+    for (int v = 0; v < kDotVectors; ++v) {
       V left[rows];
       for (int r = 0; r < rows; ++r) left[r] = hn::LoadU(d, a + r * a_stride + i + v * lanes);
       for (int j = 0; j < columns; ++j) {
@@ -480,8 +485,9 @@ HWY_EXPORT(gemm_target);
 
 size_t gemm_scratch_floats(const GemmShape& shape) {
   const int64_t depth = shape.depth_shards > 1 ? shape.k : depth_of(shape.k);
-  const int64_t thin = (shape.m + kStrip - 1) / kStrip * strip_floats(depth);
-  const int64_t packed = round_up_to(shape.m * depth, kStrip) + strip_floats(depth);
+  const int64_t strip = strip_floats(depth, kMaxStrip);
+  const int64_t thin = (shape.m + kMaxStrip - 1) / kMaxStrip * strip;
+  const int64_t packed = round_up_to(shape.m * depth, kMaxStrip) + strip;
   return static_cast<size_t>(std::max(thin, packed));
 }
 

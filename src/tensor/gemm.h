@@ -1,7 +1,7 @@
 // Products of f32 matrices on one thread, for dense layers: c (+)= a · b.
 //
-// oneDNN's own product is used where it has block-wise kernels (AVX-512); on AVX2 it packs its
-// operands line by line, which costs half of the time for weights of 4096 columns, and its calls
+// oneDNN's product (2.6.3) wants weights in a layout of its own, which costs a copy after every
+// update; on AVX2 it packs them line by line; it can't join the gradients of shards; and its calls
 // cost more than the products of a small model. Here b is packed strip by strip while the next
 // strip is on its way from memory, or not at all when it would be used only a few times.
 //

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/isa.h"
-#include "engine/lowering.h"
 #include "starling/trainer.h"
 
 namespace starling {
@@ -12,7 +11,7 @@ std::vector<std::pair<std::string, std::string>> numbers() {
   return {{"version", version()},
           {"isa", isa_name()},
           {"onednn", onednn_name()},
-          {"bf16", bf16_is_native() ? "native" : "rounded"}};
+          {"bf16", has_bf16_tiles() ? "tiles" : "rounded"}};
 }
 
 std::string numbers_text() {

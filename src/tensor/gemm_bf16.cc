@@ -1,0 +1,424 @@
+// How it goes. A tile is 16 lines (rows of a, or columns of b) by 32 of k: 16 vectors of 16 pairs.
+//   a is packed whole: a tile has a vector for each row, with its pairs along k;
+//   b is packed in blocks of kBlock columns and kDepth tiles along k: a tile has a vector for each
+//   pair of k, with one pair for each column;
+//   a square is two tiles of rows by two of columns; its sums are four tiles, which wait in a block
+//   of squares until all of k is in them, and then go to c.
+// Shards along k are multiplied one after another for each square, and joined along the tree there.
+#include "tensor/gemm_bf16.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/gemm_bf16.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "tensor/kernels.h"
+
+#ifndef STARLING_GEMM_BF16_CUT
+#define STARLING_GEMM_BF16_CUT
+namespace starling {
+namespace {
+
+constexpr int64_t kLines = 16;           // of a tile
+constexpr int64_t kTileDepth = 32;       // of k
+constexpr int64_t kTileFloats = 256;     // 1 KiB, packed or sums
+constexpr int64_t kSquare = 2 * kLines;  // rows and columns of a square
+constexpr int64_t kSquareFloats = kSquare * kSquare;
+constexpr int64_t kBlock = 256;                      // rows and columns of a block of squares
+constexpr int64_t kBlockSquares = kBlock / kSquare;  // each way
+constexpr int64_t kDepth = 16;  // tiles along k of a block: two rows of them stay in L1
+constexpr int kMaxLevels = 10;  // of the tree of shards along k
+
+constexpr int64_t parts_of(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+// How the work is cut. A shard begins with a tile of its own along k.
+struct Cut {
+  int64_t shards, shard_depth, shard_tiles;
+  explicit Cut(const GemmShape& s)
+      : shards(s.depth_shards),
+        shard_depth(s.k / s.depth_shards),
+        shard_tiles(parts_of(shard_depth, kTileDepth)) {}
+  int64_t tiles() const { return shards * shard_tiles; }  // along k
+  // That are multiplied at a time. Shards are short.
+  int64_t depth() const { return shards > 1 ? tiles() : kDepth; }
+  int64_t left_floats(const GemmShape& s) const {
+    return parts_of(s.m, kLines) * tiles() * kTileFloats;
+  }
+  int64_t right_floats(const GemmShape& s) const {
+    return parts_of(std::min(kBlock, s.n), kLines) * tiles() * kTileFloats;
+  }
+};
+
+// An operand: lines along k.
+struct Lines {
+  const float* data;
+  int64_t line_stride, k_stride;  // one of them is 1
+  int64_t count;
+};
+
+}  // namespace
+}  // namespace starling
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace starling {
+namespace HWY_NAMESPACE {
+namespace {
+
+#if HWY_TARGET == HWY_AVX3
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::FixedTag<float, 16>;
+using U = hn::RebindToUnsigned<D>;
+using V = hn::Vec<D>;
+using Pairs = hn::Vec<U>;
+
+// --- packing ------------------------------------------------------------------------------------
+
+// The first n of 16 elements, zeros behind them; all of them if `whole`.
+template <bool whole>
+HWY_INLINE V load(const float* p, int64_t n) {
+  if (whole || n >= kLines) return hn::LoadU(D(), p);
+  return n <= 0 ? hn::Zero(D()) : hn::MaskedLoad(hn::FirstN(D(), static_cast<size_t>(n)), D(), p);
+}
+
+// Both rounded to bf16, one after the other. Who has tiles of bf16 has this instruction.
+HWY_INLINE Pairs rounded(V first, V second) {
+  __m512i halves;
+  asm("vcvtne2ps2bf16 %2, %1, %0" : "=v"(halves) : "v"(second.raw), "v"(first.raw));
+  return Pairs{halves};
+}
+
+// 32 elements that lie one after another, as 16 pairs; zeros from the n-th on.
+template <bool whole>
+HWY_INLINE Pairs pairs_along(const float* p, int64_t n) {
+  return rounded(load<whole>(p, n), load<whole>(p + kLines, n - kLines));
+}
+
+// Two rows of 16, as 16 pairs; zeros from the n-th on, and for a row that is null.
+template <bool whole>
+HWY_INLINE Pairs pairs_across(const float* even, const float* odd, int64_t n) {
+  const hn::Repartition<uint16_t, D> halves;
+  alignas(64) static constexpr uint16_t kTurns[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                                      21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                                      11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const V zero = hn::Zero(D());
+  const Pairs both = rounded(even != nullptr ? load<whole>(even, n) : zero,
+                             odd != nullptr ? load<whole>(odd, n) : zero);
+  return Pairs{_mm512_permutexvar_epi16(hn::Load(halves, kTurns).raw, both.raw)};
+}
+
+// Element j of vector i becomes element i of vector j.
+HWY_INLINE void transpose(Pairs* v) {
+  const U d;
+  const hn::RepartitionToWide<U> wide;
+  for (int i = 0; i < kLines; i += 4) {  // squares of four, in each block of a vector
+    const auto a = hn::BitCast(wide, hn::InterleaveLower(d, v[i], v[i + 1])),
+               b = hn::BitCast(wide, hn::InterleaveLower(d, v[i + 2], v[i + 3])),
+               e = hn::BitCast(wide, hn::InterleaveUpper(d, v[i], v[i + 1])),
+               f = hn::BitCast(wide, hn::InterleaveUpper(d, v[i + 2], v[i + 3]));
+    v[i] = hn::BitCast(d, hn::InterleaveLower(wide, a, b));
+    v[i + 1] = hn::BitCast(d, hn::InterleaveUpper(wide, a, b));
+    v[i + 2] = hn::BitCast(d, hn::InterleaveLower(wide, e, f));
+    v[i + 3] = hn::BitCast(d, hn::InterleaveUpper(wide, e, f));
+  }
+  Pairs turned[kLines];
+  for (int i = 0; i < 4; ++i) {  // then the blocks
+    const Pairs r0 = v[i], r1 = v[i + 4], r2 = v[i + 8], r3 = v[i + 12];
+    const Pairs even01 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(r1), r0),
+                odd01 = hn::OddEvenBlocks(r1, hn::SwapAdjacentBlocks(r0)),
+                even23 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(r3), r2),
+                odd23 = hn::OddEvenBlocks(r3, hn::SwapAdjacentBlocks(r2));
+    turned[i] = hn::ConcatLowerLower(d, even23, even01);
+    turned[i + 4] = hn::ConcatLowerLower(d, odd23, odd01);
+    turned[i + 8] = hn::ConcatUpperUpper(d, even23, even01);
+    turned[i + 12] = hn::ConcatUpperUpper(d, odd23, odd01);
+  }
+  for (int i = 0; i < kLines; ++i) v[i] = turned[i];
+}
+
+// What a later tile of the same lines, or of the same part of k, will be packed from.
+constexpr int64_t kFetchAlong = 4 * kTileDepth, kFetchAcross = 8 * kLines;
+HWY_INLINE void fetch(const float* p) { __builtin_prefetch(p); }
+
+// One tile: lines from `line` on, `depth` elements of each from `k` on, all there if `whole`. Its
+// vectors are lines if `by_lines`, else pairs of k.
+template <bool whole>
+void pack_tile(const Lines& from, int64_t line, int64_t k, int64_t depth, bool by_lines,
+               float* to) {
+  Pairs v[kLines];
+  const int64_t lines = from.count - line;
+  const float* at = from.data + line * from.line_stride + k * from.k_stride;
+  const bool along = from.k_stride == 1;
+  if (along) {
+    for (int64_t i = 0; i < kLines; ++i, at += from.line_stride) {
+      fetch(at + kFetchAlong);
+      fetch(at + kFetchAlong + kLines);
+      v[i] = whole || i < lines ? pairs_along<whole>(at, depth) : hn::Zero(U());
+    }
+  } else {
+    for (int64_t i = 0; i < kLines; ++i, at += 2 * from.k_stride) {
+      fetch(at + kFetchAcross);
+      fetch(at + from.k_stride + kFetchAcross);
+      v[i] = pairs_across<whole>(whole || 2 * i < depth ? at : nullptr,
+                                 whole || 2 * i + 1 < depth ? at + from.k_stride : nullptr, lines);
+    }
+  }
+  if (along != by_lines) transpose(v);
+  for (int64_t i = 0; i < kLines; ++i)
+    hn::Store(v[i], U(), reinterpret_cast<uint32_t*>(to) + i * kLines);
+}
+
+// Tiles `first` … `first + count` − 1 along k, of the lines from `line` to `end`; tile (l, t) goes
+// to the (l · tiles + t)-th place.
+void pack(const Cut& cut, const Lines& from, int64_t line, int64_t end, int64_t first,
+          int64_t count, bool by_lines, float* to) {
+  const auto pack_one = [&](int64_t l, int64_t t) {
+    const int64_t shard = t / cut.shard_tiles, inside = t % cut.shard_tiles * kTileDepth;
+    const int64_t depth = std::min(kTileDepth, cut.shard_depth - inside), at = line + l * kLines;
+    const bool whole = depth == kTileDepth && at + kLines <= from.count;
+    (whole ? pack_tile<true> : pack_tile<false>)(from, at, shard * cut.shard_depth + inside, depth,
+                                                 by_lines,
+                                                 to + (l * cut.tiles() + t) * kTileFloats);
+  };
+  // In the order in which they lie in memory.
+  const int64_t line_tiles = parts_of(end - line, kLines);
+  if (from.k_stride == 1) {
+    for (int64_t l = 0; l < line_tiles; ++l) {
+      for (int64_t t = first; t < first + count; ++t) pack_one(l, t);
+    }
+  } else {
+    for (int64_t t = first; t < first + count; ++t) {
+      for (int64_t l = 0; l < line_tiles; ++l) pack_one(l, t);
+    }
+  }
+}
+
+// --- tiles --------------------------------------------------------------------------------------
+
+// The eight tile registers are 16 rows of 64 bytes while this lives. (The compiler's own functions
+// for tiles do not say that they read and write memory.)
+class TileRegisters {
+ public:
+  TileRegisters() {
+    struct alignas(64) Configuration {
+      uint8_t palette = 1, start = 0, reserved[14] = {};
+      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+    };
+    static constexpr Configuration kConfiguration;
+    asm volatile("ldtilecfg %0" ::"m"(kConfiguration));
+  }
+  ~TileRegisters() { asm volatile("tilerelease"); }
+  TileRegisters(const TileRegisters&) = delete;
+  TileRegisters& operator=(const TileRegisters&) = delete;
+};
+
+template <int tile>
+HWY_INLINE void zero_tile() {
+  asm volatile("tilezero %%tmm%c0" ::"i"(tile));
+}
+template <int tile>
+HWY_INLINE void load_tile(const float* from) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(int64_t{64}), "i"(tile) : "memory");
+}
+template <int tile>
+HWY_INLINE void store_tile(float* to) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(int64_t{64}), "i"(tile) : "memory");
+}
+template <int sums, int left, int right>
+HWY_INLINE void multiply_tiles() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(sums), "i"(left), "i"(right));
+}
+
+// --- squares ------------------------------------------------------------------------------------
+
+// A square of `rows` × `columns` tiles: sums (+)= `count` tiles of each, which lie one after
+// another; `stride` floats from line to line of tiles.
+template <int rows, int columns>
+void multiply_square(int64_t count, const float* a, const float* b, int64_t stride, bool add,
+                     float* sums) {
+  constexpr bool kTall = rows == 2, kWide = columns == 2;
+  if (add) {
+    load_tile<0>(sums);
+    if constexpr (kWide) load_tile<1>(sums + kTileFloats);
+    if constexpr (kTall) load_tile<2>(sums + 2 * kTileFloats);
+    if constexpr (kTall && kWide) load_tile<3>(sums + 3 * kTileFloats);
+  } else {
+    zero_tile<0>();
+    if constexpr (kWide) zero_tile<1>();
+    if constexpr (kTall) zero_tile<2>();
+    if constexpr (kTall && kWide) zero_tile<3>();
+  }
+  for (int64_t t = 0; t < count; ++t, a += kTileFloats, b += kTileFloats) {
+    load_tile<6>(b);
+    load_tile<4>(a);
+    multiply_tiles<0, 4, 6>();
+    if constexpr (kWide) {
+      load_tile<7>(b + stride);
+      multiply_tiles<1, 4, 7>();
+    }
+    if constexpr (kTall) {
+      load_tile<5>(a + stride);
+      multiply_tiles<2, 5, 6>();
+    }
+    if constexpr (kTall && kWide) multiply_tiles<3, 5, 7>();
+  }
+  store_tile<0>(sums);
+  if constexpr (kWide) store_tile<1>(sums + kTileFloats);
+  if constexpr (kTall) store_tile<2>(sums + 2 * kTileFloats);
+  if constexpr (kTall && kWide) store_tile<3>(sums + 3 * kTileFloats);
+}
+
+using MultiplySquare = void (*)(int64_t, const float*, const float*, int64_t, bool, float*);
+MultiplySquare square_of(int64_t rows, int64_t columns) {
+  if (rows > kLines) return columns > kLines ? multiply_square<2, 2> : multiply_square<2, 1>;
+  return columns > kLines ? multiply_square<1, 2> : multiply_square<1, 1>;
+}
+
+// The sums of all shards, joined as they come: two of one size make one of the next.
+void multiply_shards(MultiplySquare multiply, const Cut& cut, const float* a, const float* b,
+                     int64_t stride, float* sums) {
+  alignas(64) float waiting[kMaxLevels][kSquareFloats];
+  for (int64_t shard = 0; shard < cut.shards; ++shard) {
+    const int64_t at = shard * cut.shard_tiles * kTileFloats;
+    multiply(cut.shard_tiles, a + at, b + at, stride, false, sums);
+    int level = 0;
+    for (; (shard >> level) & 1; ++level) {
+      for (int64_t i = 0; i < kSquareFloats; i += kLines)
+        hn::Store(hn::Add(hn::Load(D(), waiting[level] + i), hn::Load(D(), sums + i)), D(),
+                  sums + i);
+    }
+    if (shard + 1 < cut.shards) std::copy_n(sums, kSquareFloats, waiting[level]);
+  }
+}
+
+// Asks memory for the place of a square, which is written when its sums are there.
+void fetch_square(int64_t rows, int64_t columns, const float* c, int64_t stride) {
+  for (int64_t r = 0; r < rows; ++r, c += stride) {
+    for (int64_t j = 0; j < columns; j += kLines) __builtin_prefetch(c + j, 1);
+  }
+}
+
+// A square goes to c, `rows` × `columns` of it; `stride` floats from row to row there. `most` grows
+// to the greatest magnitude, which are in order as integers.
+void write_square(int64_t rows, int64_t columns, const float* sums, bool add, float* c,
+                  int64_t stride, Pairs& most) {
+  const U u;
+  const auto write = [&](const float* from, float* to, int64_t width) {
+    const auto mask = hn::FirstN(D(), static_cast<size_t>(width));
+    V value = hn::Load(D(), from);
+    if (add) value = hn::Add(hn::MaskedLoad(mask, D(), to), value);
+    value = hn::IfThenElseZero(mask, value);
+    most = hn::Max(most, hn::And(hn::BitCast(u, value), hn::Set(u, 0x7FFFFFFF)));
+    if (width == kLines) {
+      hn::StoreU(value, D(), to);
+    } else {
+      hn::BlendedStore(value, mask, D(), to);
+    }
+  };
+  for (int64_t r = 0; r < rows; ++r, c += stride) {
+    const float* from = sums + (r / kLines * 2 * kLines + r % kLines) * kLines;
+    write(from, c, std::min(kLines, columns));
+    if (columns > kLines) write(from + kTileFloats, c + kLines, columns - kLines);
+  }
+}
+
+// All squares of a block, of `rows` × `columns`.
+struct Block {
+  const GemmShape& shape;
+  const Cut& cut;
+  bool accumulate;
+  float* sums;
+
+  // `count` tiles along k of all lines, the first of them if `first`, the last if `last`. Returns
+  // the greatest magnitude of what has gone to c.
+  Pairs multiply(int64_t rows, int64_t columns, int64_t count, bool first, bool last,
+                 const float* a, const float* b, float* c) const {
+    const int64_t stride = cut.tiles() * kTileFloats;
+    Pairs most = hn::Zero(U());
+    float* square = sums;
+    for (int64_t i = 0; i < rows; i += kSquare) {
+      for (int64_t j = 0; j < columns; j += kSquare) {
+        const int64_t height = std::min(kSquare, rows - i), width = std::min(kSquare, columns - j);
+        const float* left = a + i / kLines * stride;
+        const float* right = b + j / kLines * stride;
+        const MultiplySquare multiply = square_of(height, width);
+        if (last) fetch_square(height, width, c + i * shape.n + j, shape.n);
+        if (cut.shards > 1) {
+          multiply_shards(multiply, cut, left, right, stride, square);
+        } else {
+          multiply(count, left, right, stride, !first, square);
+        }
+        if (last)
+          write_square(height, width, square, accumulate, c + i * shape.n + j, shape.n, most);
+        if (!first || !last) square += kSquareFloats;  // to be gone on with
+      }
+    }
+    return most;
+  }
+};
+
+void multiply(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate,
+              float* c, float* scratch) {
+  const TileRegisters registers;
+  const Cut cut(s);
+  const Lines rows{a.data, a.row_stride, a.column_stride, s.m},
+      columns{b.data, b.column_stride, b.row_stride, s.n};
+  float* const left = scratch;
+  float* const right = left + cut.left_floats(s);
+  const Block block{s, cut, accumulate, right + cut.right_floats(s)};
+  const int64_t stride = cut.tiles() * kTileFloats;
+  Pairs most = hn::Zero(U());
+  pack(cut, rows, 0, s.m, 0, cut.tiles(), true, left);
+  for (int64_t j = 0; j < s.n; j += kBlock) {
+    const int64_t width = std::min(kBlock, s.n - j);
+    for (int64_t i = 0; i < s.m; i += kBlock) {
+      for (int64_t t = 0; t < cut.tiles(); t += cut.depth()) {
+        const int64_t count = std::min(cut.depth(), cut.tiles() - t);
+        if (i == 0) pack(cut, columns, j, j + width, t, count, false, right);
+        most = hn::Max(most, block.multiply(std::min(kBlock, s.m - i), width, count, t == 0,
+                                            t + count == cut.tiles(),
+                                            left + i / kLines * stride + t * kTileFloats,
+                                            right + t * kTileFloats, c + i * s.n + j));
+      }
+    }
+  }
+  if (!hn::AllTrue(U(), hn::Lt(most, hn::Set(U(), 0x7F800000)))) raise_overflow();
+}
+
+#else
+
+// Never called: has_bf16_tiles() says no.
+void multiply(const GemmShape&, const MatrixView&, const MatrixView&, bool, float*, float*) {}
+
+#endif
+
+}  // namespace
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace starling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace starling {
+
+HWY_EXPORT(multiply);
+
+size_t gemm_bf16_scratch_floats(const GemmShape& shape) {
+  const Cut cut(shape);
+  return static_cast<size_t>(cut.left_floats(shape) + cut.right_floats(shape) +
+                             kBlockSquares * kBlockSquares * kSquareFloats);
+}
+
+void gemm_bf16(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate,
+               float* c, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(multiply)(shape, a, b, accumulate, c, scratch);
+}
+
+}  // namespace starling
+#endif
