@@ -389,6 +389,8 @@ class Run {
     report.samples_unique = summary.samples_unique;
     report.samples_duplicated = summary.samples_duplicated;
     report.samples_missing = summary.samples_missing;
+    report.skipped_steps = summary.skipped_steps;
+    report.roll_backs = summary.roll_backs;
     if (!summary.resumed_from.empty()) report.resumed_from = summary.resumed_from;
     if (summary.stopped) {
       report.stopped_by = "signal";
