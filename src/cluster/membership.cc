@@ -64,6 +64,7 @@ bool Membership::take_messages() {
   }
   const std::lock_guard lock(mutex_);
   ended_ = ended;
+  if (ended && wake_) wake_();
   arrived_.notify_all();
   return ended;
 }
