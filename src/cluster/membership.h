@@ -21,6 +21,7 @@ class Membership {
  public:
   static constexpr std::chrono::milliseconds kBeatEvery{50};
 
+  // When it is made, the launcher has been told that the worker lives.
   explicit Membership(Socket socket);
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -61,6 +62,7 @@ class Membership {
 
  private:
   void listen(int quit);
+  void beat() const;
   bool take_messages();  // true: no more will come
 
   const Socket socket_;

@@ -85,6 +85,8 @@ class Run {
 
   RunResult run() {
     world().plan_faults(options_.faults);
+    // The data are read, for which nobody can say how long it takes: from here on it must get on.
+    if (world().survives()) world().note_progress();
     world().pass(FaultPoint::kStart);
     TrainerOptions trainer_settings = trainer_options(job_);
     check(trainer_settings);
