@@ -1,5 +1,6 @@
-// The same bits for every number of lanes. A second build of this file has two leaves of the
-// reduction tree exchanged whenever there is more than one lane: it must fail (CMakeLists.txt).
+// The same bits for every number of lanes, and of workers. A second build of this file has two
+// leaves of the reduction tree exchanged whenever there is more than one lane or worker: it must
+// fail (CMakeLists.txt).
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include "starling/starling.h"
 #include "tensor/tree_sum.h"
 #include "train/state.h"
+#include "train/workers_testing.h"
 
 namespace starling {
 namespace {
@@ -34,9 +36,10 @@ Model cnn() {
                                   flatten(), dropout(0.5f), dense(10).with_weight_decay(0)});
 }
 
-void choose_tree([[maybe_unused]] int lanes) {
+// For so many lanes or workers.
+void choose_tree([[maybe_unused]] int count) {
 #ifdef STARLING_SWAPPED_TREE
-  set_swapped_tree(lanes > 1);
+  set_swapped_tree(count > 1);
 #endif
 }
 
@@ -87,6 +90,60 @@ INSTANTIATE_TEST_SUITE_P(Models, Exactness,
                                          ExactCase{"CnnF32", cnn(), Precision::kF32},
                                          ExactCase{"MlpBf16", mlp(), Precision::kBf16},
                                          ExactCase{"CnnBf16", cnn(), Precision::kBf16}),
+                         [](const auto& test) { return test.param.name; });
+
+// Threads here; tests/workers_exactness_test.cc has processes. Each worker has two of the shards or
+// more: partial sums and what is made of them go along the tree.
+struct WorkersCase {
+  const char* name;
+  const char* strategy;
+  FabricKind fabric;
+};
+void PrintTo(const WorkersCase& c, std::ostream* out) { *out << c.name; }
+
+class WorkersAsThreads : public testing::TestWithParam<WorkersCase> {};
+
+TEST_P(WorkersAsThreads, DoNotChangeTheBits) {
+  const data::Dataset data =
+      data::synthetic({.samples = 150, .features = {12, 12, 1}, .classes = 10}).cached();
+  const auto train = [&](const Cluster& cluster, const char* strategy) {
+    Trainer trainer(cnn(), {.optimizer = adam(1e-3, {.weight_decay = 0.01, .clip_norm = 1.0}),
+                            .loss = softmax_cross_entropy(),
+                            .seed = 3,
+                            .lanes = 1,
+                            .shards = 8,
+                            .cluster = cluster,
+                            .strategy = {.name = strategy}});
+    trainer.fit(data, {.batch = 64});
+    EXPECT_EQ(trainer.summary().samples_unique, 150u);
+    if (cluster.workers() > 1) {
+      for (const WorkerTimes& worker : trainer.summary().times) {
+        EXPECT_GT(worker.shards, 1) << worker.worker;
+        EXPECT_GT(worker.bytes_sent, 0u) << worker.worker;
+      }
+    }
+    return trainer.weights_sha256();
+  };
+  choose_tree(1);
+  const std::string alone = train(Cluster(), "single");
+  for (const int workers : {2, 3}) {
+    SCOPED_TRACE(workers);
+    choose_tree(workers);
+    for (const std::string& error : run_workers(
+             workers,
+             [&](const std::shared_ptr<World>& world) {
+               EXPECT_EQ(train(Cluster(world), GetParam().strategy), alone);
+             },
+             GetParam().fabric)) {
+      EXPECT_EQ(error, "");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WorkersAsThreads,
+                         testing::Values(WorkersCase{"Shm", "all_reduce", FabricKind::kShm},
+                                         WorkersCase{"Tcp", "all_reduce", FabricKind::kTcp},
+                                         WorkersCase{"Sharded", "sharded", FabricKind::kTcp}),
                          [](const auto& test) { return test.param.name; });
 
 #ifndef STARLING_SWAPPED_TREE

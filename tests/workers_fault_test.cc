@@ -118,6 +118,67 @@ TEST_F(WorkersFault, NoWorkerOutlivesItsLauncher) {
   }
 }
 
+// No checkpoint was due before.
+TEST_F(WorkersFault, WorkersWhoseLauncherDiesSaveACheckpoint) {
+  for (const auto& [strategy, fabric] :
+       {std::pair{"all_reduce", "shm"}, {"all_reduce", "tcp"}, {"sharded", "tcp"}}) {
+    const std::string run = fmt::format("{}_{}", strategy, fabric);
+    SCOPED_TRACE(run);
+    Words words = train(run, 3, fabric);
+    words.insert(words.end(), {"--strategy", strategy, "--set", "checkpoint.every_steps=1000000",
+                               "--set", "checkpoint.every_seconds=0"});
+    Process process = start(words);
+    EXPECT_TRUE(process.wait_for_line(fmt::format("epoch 4/{}", kPagedEpochs))) << process.error();
+    const auto workers = workers_of(process);
+    ASSERT_EQ(workers.size(), 3u);
+    EXPECT_FALSE(has_checkpoint(run));
+    process.signal(SIGKILL);
+    EXPECT_EQ(end_of(process), 128 + SIGKILL);
+    expect_all_ended(workers);
+    EXPECT_TRUE(has_checkpoint(run));
+    EXPECT_THAT(process.error(),
+                AllOf(HasSubstr("a checkpoint is saved. Go on with:"), Not(HasSubstr("error:"))));
+    EXPECT_EQ(report(run).at("stopped_by"), "signal");
+    expect_resumes(run, 2, fabric);
+  }
+}
+
+// Nobody is left to lend them samples.
+TEST_F(WorkersFault, WorkersThatTrainApartEndWithTheirLauncher) {
+  for (const char* strategy : {"parameter_server", "local_sgd"}) {
+    SCOPED_TRACE(strategy);
+    Words words = train(strategy, 3, "shm");
+    words.insert(words.end(), {"--strategy", strategy});
+    if (strategy == std::string("parameter_server"))
+      words.insert(words.end(), {"--set", "strategy.consistency=async"});
+    Process process = start(words);
+    const auto workers = midway(process, strategy);
+    ASSERT_EQ(workers.size(), 3u);
+    process.signal(SIGKILL);
+    EXPECT_EQ(end_of(process), 128 + SIGKILL);
+    expect_all_ended(workers);
+    words.push_back("--resume");
+    EXPECT_THAT(done(words).error, HasSubstr("resumed from"));
+    EXPECT_EQ(report(strategy).at("samples_unique"), kPagedEpochs * kSamples);
+  }
+}
+
+// It is not there to be asked how to go on without the other.
+TEST_F(WorkersFault, ALossAfterTheLaunchersEndsTheRun) {
+  for (const char* fabric : {"shm", "tcp"}) {
+    SCOPED_TRACE(fabric);
+    Process process = start(train(fabric, 3, fabric));
+    const auto workers = midway(process, fabric);
+    ASSERT_EQ(workers.size(), 3u);
+    workers.at(1).signal(SIGSTOP);  // the others can't get on
+    process.signal(SIGKILL);
+    workers.at(1).signal(SIGKILL);
+    EXPECT_EQ(end_of(process), 128 + SIGKILL);
+    expect_all_ended(workers);
+    expect_resumes(fabric, 2, fabric);
+  }
+}
+
 TEST_F(WorkersFault, LossOfAllWorkersEndsTheRun) {
   for (const char* fabric : {"shm", "tcp"}) {
     SCOPED_TRACE(fabric);

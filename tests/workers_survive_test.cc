@@ -164,6 +164,20 @@ TEST_F(WorkersSurvive, AStuckWorkerIsKilledAndMissedByNobody) {
   }
 }
 
+// The others have not yet begun to tell of losses, but go on without it.
+TEST_F(WorkersSurvive, WhoFreezesOrIsStuckAtTheStartIsMissedByNobody) {
+  for (const std::string& fabric : kWays) {
+    for (const int worker : {0, 1}) {
+      for (const auto& [action, limit] : {std::pair{"freeze", "strategy.heartbeat_limit=1"},
+                                          {"hang", "strategy.progress_limit=2"}}) {
+        survive("mlp", fabric, {action, worker, "start", 0}, limit);
+        const std::string run = fmt::format("mlp_{}_{}_start_{}", fabric, action, worker);
+        EXPECT_LT(report(run).at("workers"), 3) << run;
+      }
+    }
+  }
+}
+
 // A part of a file, which it can't remove any more.
 TEST_F(WorkersSurvive, WhatALostChiefWasWritingIsRemoved) {
   write_faults({{"freeze", 0, "gradient", kMidway}});

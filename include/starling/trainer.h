@@ -31,6 +31,10 @@ namespace starling {
 enum class NonFinite {
   kStop,  // end with an error that names step and layer; weights are those before the step
   kSkip,  // leave the step out, and go on
+  // Go on with weights, optimizer and statistics of the last checkpoint, and the samples that come
+  // next: all steps since it are left out. Requires a folder for checkpoints; one is written before
+  // the first step. More than 10 times in an epoch is an error. Not for workers that train apart.
+  kRollBack,
 };
 
 struct TrainerOptions {
@@ -122,7 +126,8 @@ struct FitSummary {
   double training_seconds = 0;      // of this call, without evaluation and start-up
   uint64_t trained_samples = 0;     // of this call
   uint64_t samples_unique = 0, samples_duplicated = 0, samples_missing = 0;  // over whole epochs
-  uint64_t skipped_steps = 0;
+  uint64_t skipped_steps = 0;      // that the weights have nothing of: a number was not finite …
+  uint64_t roll_backs = 0;         // … and they went back so often, to before other steps as well
   std::string strategy;            // its name
   uint64_t bytes_moved = 0;        // of gradients between workers, by all of them, in this call
   std::vector<WorkerTimes> times;  // by worker, of this call

@@ -1,5 +1,7 @@
 #include "cli/cli.h"
 
+#include <signal.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <new>
@@ -60,6 +62,7 @@ int run_command(const Arguments& arguments, const Environment& environment) {
 // Whether there was a launcher that now has it.
 bool tell_launcher(const ErrorText& failure) {
   try {
+    signal(SIGPIPE, SIG_IGN);  // it may be gone
     const auto place =
         WorkerPlace::find([](const char* name) -> const char* { return std::getenv(name); });
     return place && place->errors >= 0 &&

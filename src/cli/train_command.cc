@@ -14,6 +14,10 @@
 namespace starling {
 namespace {
 
+// Workers whose launcher has died end without it: the step under way and a checkpoint must be done
+// in this time.
+constexpr std::chrono::seconds kFarewell{10};
+
 // 41230 as "41,230".
 std::string grouped(double number) {
   std::string text = fmt::format("{:.0f}", number);
@@ -157,6 +161,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .wait_for_workers = milliseconds(job.strategy.wait_for_workers),
                    .heartbeat_limit = milliseconds(job.strategy.heartbeat_limit),
                    .progress_limit = milliseconds(job.strategy.progress_limit),
+                   .farewell = kFarewell,
                    .faults = faults});
   }
   handle_stop_signals(!environment.is_follower);

@@ -39,16 +39,17 @@ TEST_P(Commit, UndisturbedMembersComputeTheChain) {
   }
 }
 
-// Replays each schedule with a death of each member after each of its events.
+// Replays each schedule with a death of each member, newcomer and leaver after each of its events.
 TEST_P(Commit, SurvivesADeathAtEveryTransition) {
   std::map<std::string, int> deaths_after;  // transition → how often
   std::set<std::string> seen;
   for (int members : {2, 3}) {
-    for (uint64_t seed = 0; seed < 6; ++seed) {
+    for (uint64_t seed = 0; seed < 12; ++seed) {
       ToyOptions options = toy();
       options.members = members;
       options.seed = seed;
       options.joins = seed % 2 == 0 ? 1 : 0;
+      options.leaves = seed >= 6 ? 1 : 0;
       options.deaths = seed % 3 == 0 && members > 2 ? 1 : 0;  // a death during recovery
       options.steps = 3;
       const ToyOutcome calm = ToyWorld(options).run();
@@ -56,7 +57,7 @@ TEST_P(Commit, SurvivesADeathAtEveryTransition) {
       seen.insert(calm.events.begin(), calm.events.end());
       const auto events = static_cast<int>(calm.events.size()) + 20;
       for (int event = 0; event < events; ++event) {
-        for (int victim = 0; victim < members; ++victim) {
+        for (int victim = 0; victim < members + options.joins; ++victim) {
           options.kill_after = event;
           options.victim = victim;
           const ToyOutcome outcome = ToyWorld(options).run();
@@ -70,6 +71,10 @@ TEST_P(Commit, SurvivesADeathAtEveryTransition) {
     printf("  deaths after %-28s %6d\n", transition.c_str(), count);
   }
   for (const std::string& transition : seen) EXPECT_GT(deaths_after[transition], 0) << transition;
+  for (const char* phase : {"working", "reduced"}) {
+    EXPECT_TRUE(seen.contains(std::string("asked to leave/") + phase)) << phase;
+    EXPECT_TRUE(seen.contains(std::string("retired/") + phase)) << phase;
+  }
 }
 
 TEST_P(Commit, RandomSchedulesKeepTheBits) {

@@ -87,7 +87,8 @@ ToyOutcome ToyWorld::run() {
     for (int event = 0; event < kMostEvents && outcome_.wrong.empty(); ++event) {
       if (finished() || coordinator_.lost_state()) break;
       if (!happen()) fail("nothing more can happen, and the steps are not done");
-      if (options_.kill_after == event && workers_.at(options_.victim).alive) {
+      const auto victim = workers_.find(options_.victim);
+      if (options_.kill_after == event && victim != workers_.end() && victim->second.alive) {
         outcome_.killed_after = outcome_.events.empty() ? "start" : outcome_.events.back();
         kill(options_.victim);
       }
@@ -188,6 +189,7 @@ bool ToyWorld::maybe_disturb() {
   if (leaves_ > 0 && alive.size() > 1 && chance(0.02)) {
     --leaves_;
     send_all(coordinator_.left(someone));
+    note("asked to leave", someone);
     return true;
   }
   if (pauses_ > 0 && chance(0.02)) {
@@ -267,7 +269,7 @@ void ToyWorld::deliver(size_t index) {
   if (options_.meets && packet.message.kind == Message::Kind::kPrepare)
     prepare_where_they_meet(packet.to, packet.message);
   obey(packet.to, worker.protocol.receive(packet.message));
-  note(what, packet.to);
+  note(worker.retired ? "retired" : what, packet.to);
 }
 
 bool ToyWorld::has_met(const Worker& worker, Message::Kind kind) const {

@@ -4,9 +4,9 @@
 // Worker 0, the chief, has the launcher's own output; each line of the others is written to
 // standard error behind "[worker 2] ". SIGINT and SIGTERM to the launcher go to all workers as
 // SIGTERM. When a worker fails, the others are told at once; those that have not ended a second
-// later, or after a second signal, are killed. Workers and all that they start die with the
-// launcher, however it dies (guardian.h), and the memory that they share has no name: nothing is
-// left behind.
+// later, or after a second signal, are killed. Workers and all that they start end with the
+// launcher, however it dies (guardian.h): they are killed, or with a `farewell` get SIGTERM and so
+// long to save. The memory that they share has no name: nothing is left behind.
 //
 // A worker that is killed is no failure if the others survive it (`survive`): the launcher
 // coordinates them (commit.h), and gives them the means to talk without it. One that has not been
@@ -36,7 +36,8 @@ struct LaunchOptions {
   std::chrono::milliseconds wait_for_workers{60'000};  // … so long for more; then the job ends
   std::chrono::milliseconds heartbeat_limit{2000};
   std::chrono::milliseconds progress_limit{60'000};
-  std::vector<Fault> faults;  // kills and freezes with a time are the launcher's
+  std::chrono::milliseconds farewell{0};  // that workers have after the launcher's death
+  std::vector<Fault> faults;              // kills and freezes with a time are the launcher's
 };
 
 // Blocks until all workers have ended, and says what they told it (worker_error.h). Returns the

@@ -15,7 +15,17 @@ constexpr std::chrono::seconds kSendWait{60};  // the launcher may have been sto
 }  // namespace
 
 Membership::Membership(Socket socket)
-    : socket_(std::move(socket)), thread_("starling-beat", [this](int quit) { listen(quit); }) {}
+    : socket_(std::move(socket)), thread_("starling-beat", [this](int quit) { listen(quit); }) {
+  beat();  // the other thread may not have come to it when this one freezes
+}
+
+void Membership::beat() const {
+  ControlMessage message;
+  message.progress = progress_.load(std::memory_order_relaxed);
+  message.step = step_.load(std::memory_order_relaxed);
+  message.steps = steps_.load(std::memory_order_relaxed);
+  send_control(socket_.fd(), message);
+}
 
 void Membership::listen(int quit) {
   const auto now = [] { return std::chrono::steady_clock::now(); };
@@ -24,11 +34,7 @@ void Membership::listen(int quit) {
   while (!ended) {
     if (now() >= beat_at) {
       if (waiting_.load(std::memory_order_relaxed)) note_progress();
-      ControlMessage beat;
-      beat.progress = progress_.load(std::memory_order_relaxed);
-      beat.step = step_.load(std::memory_order_relaxed);
-      beat.steps = steps_.load(std::memory_order_relaxed);
-      send_control(socket_.fd(), beat);
+      beat();
       beat_at = now() + kBeatEvery;
     }
     pollfd polled[] = {{socket_.fd(), POLLIN, 0}, {quit, POLLIN, 0}};
@@ -64,6 +70,7 @@ bool Membership::take_messages() {
   }
   const std::lock_guard lock(mutex_);
   ended_ = ended;
+  if (ended && wake_) wake_();
   arrived_.notify_all();
   return ended;
 }

@@ -21,6 +21,7 @@ class Membership {
  public:
   static constexpr std::chrono::milliseconds kBeatEvery{50};
 
+  // When it is made, the launcher has been told that the worker lives.
   explicit Membership(Socket socket);
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
@@ -30,7 +31,9 @@ class Membership {
   const std::atomic<bool>& interrupted() const { return interrupted_; }
   // Whether the launcher has asked for a pause after a step since the last view.
   bool wants_change() const { return wants_change_.load(std::memory_order_relaxed); }
-  // Called by the other thread when that begins: wakes who waits. Null: nobody.
+  // Whether nothing more will come from it. Who waits for the other workers need not care.
+  bool launcher_is_gone() const { return ended_.load(std::memory_order_relaxed); }
+  // Called by the other thread when one of these begins: wakes who waits. Null: nobody.
   void wake_by(std::function<void()> wake);
   // The worker is in this view now.
   void enter(int64_t view);
@@ -59,10 +62,11 @@ class Membership {
 
  private:
   void listen(int quit);
+  void beat() const;
   bool take_messages();  // true: no more will come
 
   const Socket socket_;
-  std::atomic<bool> interrupted_{false}, wants_change_{false};
+  std::atomic<bool> interrupted_{false}, wants_change_{false}, ended_{false};
   std::atomic<uint64_t> progress_{0}, step_{0}, steps_{0};
   std::atomic<bool> waiting_{false};
   std::mutex mutex_;
@@ -71,7 +75,6 @@ class Membership {
   std::vector<Order> orders_;
   std::function<void()> wake_;
   int64_t view_ = 0, prepared_ = 0, change_in_ = -1;
-  bool ended_ = false;
   ServiceThread thread_;  // last: it uses all of the above
 };
 

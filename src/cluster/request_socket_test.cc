@@ -71,7 +71,7 @@ TEST(RequestSocket, WhoSaysNothingOrTooMuchKeepsNobodyFromAsking) {
   EXPECT_THAT(ask_run(folder.path(), "status"), Optional(Eq("heard status")));
   const Socket talker = connected(folder.path());
   const std::string much(100'000, 'x');
-  EXPECT_GT(send(talker.fd(), much.data(), much.size(), 0), 0);
+  EXPECT_GT(::send(talker.fd(), much.data(), much.size(), 0), 0);
   { const Socket gone = connected(folder.path()); }
   EXPECT_THAT(ask_run(folder.path(), std::string(10'000, 'y')),
               Optional(Eq("heard " + std::string(256, 'y'))));

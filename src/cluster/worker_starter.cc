@@ -29,7 +29,10 @@ Pipe::Pipe(const char* what) {
 }
 
 WorkerStarter::WorkerStarter(const LaunchOptions& options, int errors)
-    : options_(options), errors_(errors), cpus_(available_cpus()) {
+    : options_(options),
+      errors_(errors),
+      cpus_(available_cpus()),
+      guardian_({.farewell = options.farewell, .workers = lives_.read_end.fd()}) {
   if (options.fabric == FabricKind::kShm) {
     segment_.emplace(ShmFabric::make_segment({.world = options.workers}));
   } else {
@@ -93,7 +96,8 @@ WorkerStarter::Started WorkerStarter::start(int rank, int slot) {
 // In the new process, up to exec: only calls that are safe after fork.
 void WorkerStarter::become_worker(int rank, int slot, pid_t launcher, int output,
                                   int control) const {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Of the launcher's death. The guardian ends those who don't by themselves.
+  prctl(PR_SET_PDEATHSIG, options_.farewell.count() > 0 ? SIGTERM : SIGKILL);
   if (getppid() != launcher) _exit(1);  // it died before that
   setpgid(0, guardian_.group());  // Ctrl-C reaches the launcher alone, which passes it on once
   signals_.restore();
@@ -109,7 +113,8 @@ void WorkerStarter::become_worker(int rank, int slot, pid_t launcher, int output
     dup2(output, STDERR_FILENO);
   }
   pin(slot);
-  for (const int kept : {own.descriptor, own.errors, own.control}) fcntl(kept, F_SETFD, 0);
+  for (const int kept : {own.descriptor, own.errors, own.control, lives_.write_end.fd()})
+    fcntl(kept, F_SETFD, 0);
   for (const auto& [name, value] : own.variables()) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> arguments;
   for (const std::string& word : options_.command)

@@ -59,6 +59,7 @@ class WorkerStarter {
   const std::chrono::steady_clock::time_point launched_ = std::chrono::steady_clock::now();
   const std::vector<Cpu> cpus_;
   const StopSignals signals_;
+  const Pipe lives_{"the lives of workers"};  // each has it as long as it lives
   const Guardian guardian_;
   std::optional<SharedSegment> segment_;
   std::vector<TcpListener> listeners_;

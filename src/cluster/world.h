@@ -207,12 +207,13 @@ class World {
   void change();
 
   // Workers that train apart (param/conductor.h), between two units: the chief begins the stretch,
-  // and all obey what the conductor says. Requires survives(). drain() asks for its end.
+  // and all obey the launcher's conductor. Requires survives(). drain() asks for the stretch's end.
   void begin_stretch(const Stretch& stretch);
   std::vector<Order> take_orders() { return membership_->take_orders(); }
   void forget_orders() { membership_->forget_orders(); }
   void tell_pushed(const Push& push);
   void drain();
+  bool launcher_is_gone() const { return membership_->launcher_is_gone(); }
   // This worker gets on.
   void note_progress() { membership_->note_progress(); }
 

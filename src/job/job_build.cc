@@ -216,7 +216,9 @@ TrainerOptions trainer_options(const Job& job) {
   options.shards = static_cast<int>(job.shards);
   options.micro_batch = static_cast<int64_t>(job.micro_batch);
   options.precision = precision_from_name(job.precision);
-  options.non_finite = job.non_finite == "skip" ? NonFinite::kSkip : NonFinite::kStop;
+  options.non_finite = job.non_finite == "skip"        ? NonFinite::kSkip
+                       : job.non_finite == "roll_back" ? NonFinite::kRollBack
+                                                       : NonFinite::kStop;
   options.strategy = strategy_options(job.strategy);
   return options;
 }

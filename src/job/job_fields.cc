@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::string_view kPrecisions[] = {"f32", "bf16"};
 constexpr std::string_view kIsas[] = {"native", "avx512", "avx2", "sse4"};
-constexpr std::string_view kNonFinite[] = {"stop", "skip"};
+constexpr std::string_view kNonFinite[] = {"stop", "skip", "roll_back"};
 constexpr std::string_view kSources[] = {"fashion-mnist", "mnist",     "idx",
                                          "npy",           "synthetic", "synthetic-regression"};
 constexpr std::string_view kLosses[] = {"softmax_cross_entropy", "binary_cross_entropy",

@@ -85,6 +85,8 @@ class Run {
 
   RunResult run() {
     world().plan_faults(options_.faults);
+    // The data are read, for which nobody can say how long it takes: from here on it must get on.
+    if (world().survives()) world().note_progress();
     world().pass(FaultPoint::kStart);
     TrainerOptions trainer_settings = trainer_options(job_);
     check(trainer_settings);
@@ -389,6 +391,8 @@ class Run {
     report.samples_unique = summary.samples_unique;
     report.samples_duplicated = summary.samples_duplicated;
     report.samples_missing = summary.samples_missing;
+    report.skipped_steps = summary.skipped_steps;
+    report.roll_backs = summary.roll_backs;
     if (!summary.resumed_from.empty()) report.resumed_from = summary.resumed_from;
     if (summary.stopped) {
       report.stopped_by = "signal";

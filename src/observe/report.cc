@@ -135,6 +135,8 @@ std::string report_to_json(const Report& report) {
   json["samples_unique"] = or_null(report.samples_unique);
   json["samples_duplicated"] = or_null(report.samples_duplicated);
   json["samples_missing"] = or_null(report.samples_missing);
+  json["skipped_steps"] = report.skipped_steps;
+  json["roll_backs"] = report.roll_backs;
   json["resumed_from"] = or_null(report.resumed_from);
   json["stopped_by"] = or_null(report.stopped_by);
   json["version"] = report.version.empty() ? STARLING_VERSION : report.version;

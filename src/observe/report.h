@@ -96,6 +96,9 @@ struct Report {
   std::string balance = "even";
   uint64_t rebalances = 0;  // how often shards or slices were placed otherwise
 
+  uint64_t skipped_steps = 0;  // that the weights have nothing of, because a number was not finite
+  uint64_t roll_backs = 0;     // to the last checkpoint, for that
+
   std::optional<std::string> resumed_from;  // the checkpoint
   // "early_stopping", "time_limit" or "signal"; absent: it ran through.
   std::optional<std::string> stopped_by;

@@ -14,9 +14,11 @@ namespace {
 
 TEST(Report, HasEveryFieldAndNullForWhatIsAbsent) {
   const Json json = parse_json(report_to_json(Report{}));
-  for (const char* name : {"strategy", "workers", "lanes", "shards", "micro_batch", "exact",
-                           "precision", "isa", "steps", "samples", "wall_s", "samples_per_s",
-                           "bytes_sent", "optimizer_bytes", "version", "epochs", "batch", "seed"}) {
+  for (const char* name :
+       {"strategy", "workers",       "lanes",      "shards",          "micro_batch",
+        "exact",    "precision",     "isa",        "steps",           "samples",
+        "wall_s",   "samples_per_s", "bytes_sent", "optimizer_bytes", "version",
+        "epochs",   "batch",         "seed",       "skipped_steps",   "roll_backs"}) {
     ASSERT_TRUE(json.contains(name)) << name;
     EXPECT_FALSE(json[name].is_null()) << name;
   }

@@ -153,6 +153,10 @@ void ParamService::serve() {
       peer_.cut_off(Failure{FailureKind::kStaleView, -1, "a new view began"});
       break;
     }
+    if (world_.launcher_is_gone()) {
+      peer_.cut_off(Failure{FailureKind::kPeerGone, -1, "the launcher is gone"});
+      break;
+    }
     bool moved = peer_.advance();
     moved = pass_on() || moved;
     if (waits_) world_.note_progress();  // this thread is not stuck, at least

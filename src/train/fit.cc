@@ -74,6 +74,7 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
              .free = SampleRanges({0, train_.size()}),
              .sums = no_sums(impl.options.metrics.size())};
   if (trains_apart()) check_apart();
+  if (rolls_back()) check_roll_back();
   if (options.replay) open_replay();
   if (!options.record.empty()) {
     if (!trains_apart())
@@ -173,6 +174,7 @@ void FitLoop::begin() {
   begin_ledger();
   if (record_ && impl_.world().is_chief()) record_->go_on_after(impl_.state.step);
   impl_.world().agree("job", [&] { impl_.world().require_same("job", fingerprint_text()); });
+  if (rolls_back() && impl_.summary.resumed_from.empty()) save_start();
 }
 
 History FitLoop::run() {
@@ -203,21 +205,24 @@ History FitLoop::run() {
 
 void FitLoop::save_at_end() { save_for_all("the last checkpoint"); }
 
-void FitLoop::save_for_all(const char* what) {
+bool FitLoop::save_for_all(const char* what) {
   World& world = impl_.world();
+  bool written = true;
   world.agree(what, [&] {
     if (!options_.checkpoints.folder.empty()) gather_optimizer_state();
     if (!options_.checkpoints.folder.empty() && world.is_chief()) {
       save_now();
       store_->wait();
-      if (const auto failure = store_->failure())
-        note(fmt::format("{} was not saved: {}", what, *failure));
+      const auto failure = store_->failure();
+      written = !failure;
+      if (failure) note(fmt::format("{} was not saved: {}", what, *failure));
     }
     // Where memory is shared, a callback's last change of the weights must wait for that copy of
     // them.
     world.barrier(what);
   });
   gathered_.reset();
+  return written;
 }
 
 void FitLoop::copy_slices() {
@@ -390,7 +395,7 @@ void FitLoop::run_step() {
     cursor_.sums.loss += result.sums->loss;
     for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m)
       cursor_.sums.metrics[m] += result.sums->metrics[m];
-  } else {
+  } else if (!rolls_back()) {
     ++impl_.state.skipped;
     ++impl_.summary.skipped_steps;
     note(fmt::format("epoch {} step {}: skipped, a number was not finite", cursor_.epoch + 1,
@@ -401,6 +406,7 @@ void FitLoop::run_step() {
   impl_.summary.samples += step_->samples().size();
   impl_.summary.trained_samples += step_->samples().size();
   epoch_samples_ += step_->samples().size();
+  if (!result.applied && rolls_back()) roll_back();
   const double seconds = seconds_since(begin);
   epoch_seconds_ += seconds;
   impl_.summary.training_seconds += seconds;
@@ -459,6 +465,7 @@ void FitLoop::finish_epoch() {
 
   ++cursor_.epoch;
   cursor_.step_in_epoch = 0;
+  cursor_.roll_backs = 0;
   cursor_.free = SampleRanges({0, train_.size()});
   cursor_.sums = no_sums(names.size());
   begin_ledger();

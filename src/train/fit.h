@@ -43,6 +43,7 @@ class FitLoop {
     uint32_t epoch = 0;          // the one under way, counted over all fits
     uint64_t step_in_epoch = 0;  // steps done in it
     bool ended = false;          // a callback has ended the run
+    uint64_t roll_backs = 0;     // in the epoch
     SampleRanges free;           // of the epoch, where workers train apart: not trained on yet
     Sums sums;                   // of the epoch so far
   };
@@ -54,8 +55,9 @@ class FitLoop {
   bool recover(const LostWorker& lost);
   void add_batches();
   void save_at_end();
-  // Writes a checkpoint, and waits until it is there; on all workers.
-  void save_for_all(const char* what);
+  // Writes a checkpoint, and waits until it is there; on all workers. False on a chief that could
+  // not write it.
+  bool save_for_all(const char* what);
   // Of an optimizer state that is split without copies: makes them, until it is split anew.
   void copy_slices();
   // Between two steps: workers join and leave.
@@ -67,6 +69,8 @@ class FitLoop {
   void begin();
   void resume();
   void restore(const Snapshot& snapshot, const std::string& where);
+  // Weights, optimizer state and statistics.
+  void restore_tensors(const Snapshot& snapshot);
   void restore_free(const Json& manifest);
   void restore_outer(const NamedTensor& tensor);
   Snapshot snapshot() const;
@@ -81,6 +85,14 @@ class FitLoop {
   // Of an optimizer state that is split: to the chief, by all.
   void gather_optimizer_state();
   void save_now();
+  // When numbers are not finite (fit_roll_back.cc).
+  bool rolls_back() const { return impl_.options.non_finite == NonFinite::kRollBack; }
+  void check_roll_back() const;
+  void save_start();  // so that there is something to go back to
+  // After a step that changed nothing, which the cursor is behind.
+  void roll_back();
+  // The newest, from the chief's disk, on all workers; within a unit.
+  Snapshot last_checkpoint();
   // Where workers train apart (fit_apart.cc).
   bool trains_apart() const;
   void check_apart() const;

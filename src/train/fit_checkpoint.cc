@@ -193,6 +193,7 @@ Snapshot FitLoop::snapshot() const {
     for (const SampleRange& range : cursor_.free.ranges()) free.push_back({range.begin, range.end});
   }
   manifest["ended"] = cursor_.ended;
+  manifest["roll_backs"] = cursor_.roll_backs;
   manifest["job"] = job_fingerprint();
   manifest[kNumbers] = numbers_json();
   Json& sums = manifest["sums"];
@@ -208,6 +209,7 @@ Snapshot FitLoop::snapshot() const {
   totals["duplicated"] = summary.samples_duplicated;
   totals["missing"] = summary.samples_missing;
   totals["skipped"] = summary.skipped_steps;
+  totals["roll_backs"] = summary.roll_backs;
   return snapshot;
 }
 
@@ -257,27 +259,13 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
         fmt::format("{} was made with {} = {}, but the job now says {}", where, key, before, after),
         fmt::format("set {} back, or start anew in another run folder", key));
   }
-  std::vector<NamedTensor> optimizer;
   std::vector<CallbackState> callbacks(options_.callbacks.size());
   for (const NamedTensor& tensor : snapshot.optimizer) {
-    if (tensor.name == kOuterName) {
-      restore_outer(tensor);
-      continue;
-    }
-    bool is_callback = false;
     for (size_t i = 0; i < callbacks.size(); ++i) {
-      if (tensor.name == callback_name(i)) {
-        callbacks[i].values = tensor.values;
-        is_callback = true;
-      }
+      if (tensor.name == callback_name(i)) callbacks[i].values = tensor.values;
     }
-    if (!is_callback) optimizer.push_back(tensor);
   }
-  if (!manifest.contains("shared")) {  // else they are here
-    impl_.state.load_weights(snapshot.weights);
-    if (!manifest.contains("owners")) impl_.state.load_optimizer(optimizer);
-    impl_.state.load_statistics(snapshot.statistics);
-  }
+  restore_tensors(snapshot);
   if (manifest.contains("owners")) {
     impl_.state.split(
         Ownership::restored(impl_.state.space, manifest.at("owners").get<std::vector<int>>(),
@@ -286,12 +274,11 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
                             manifest.at("cuts").get<std::vector<size_t>>()),
         OptimizerState(impl_.state.optimizer.kinds()));
   }
-  impl_.weights_changed();
-  impl_.executor_for(options_.batch);  // refreshes packed copies
   impl_.state.step = count(manifest, "updates");
   impl_.state.skipped = count(manifest, "skipped");
   cursor_.epoch = static_cast<uint32_t>(count(manifest, "epoch"));
   cursor_.step_in_epoch = count(manifest, "step_in_epoch");
+  cursor_.roll_backs = manifest.value("roll_backs", uint64_t{0});
   restore_free(manifest);
   // Without callbacks nothing is left that could have ended it.
   cursor_.ended = manifest.value("ended", false) && !options_.callbacks.empty();
@@ -314,6 +301,25 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   summary.samples_duplicated = count(totals, "duplicated");
   summary.samples_missing = count(totals, "missing");
   summary.skipped_steps = count(totals, "skipped");
+  summary.roll_backs = totals.value("roll_backs", uint64_t{0});
+}
+
+void FitLoop::restore_tensors(const Snapshot& snapshot) {
+  std::vector<NamedTensor> optimizer;
+  for (const NamedTensor& tensor : snapshot.optimizer) {
+    if (tensor.name == kOuterName) {
+      restore_outer(tensor);
+    } else if (!tensor.name.starts_with(kCallbackPrefix)) {
+      optimizer.push_back(tensor);
+    }
+  }
+  if (!snapshot.manifest.contains("shared")) {  // else they are here
+    impl_.state.load_weights(snapshot.weights);
+    if (!snapshot.manifest.contains("owners")) impl_.state.load_optimizer(optimizer);
+    impl_.state.load_statistics(snapshot.statistics);
+  }
+  impl_.weights_changed();
+  impl_.executor_for(options_.batch);  // refreshes packed copies
 }
 
 // What was not trained on yet, of the epoch under way. Of workers that trained apart it is not what

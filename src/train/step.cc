@@ -78,7 +78,7 @@ void TrainStep::add(const BatchRows& batch) {
 bool TrainStep::looks_first() const {
   const bool surely_finite =
       !executor_.board().raised() && executor_.options().precision == Precision::kF32;
-  return optimizer_.clip_norm || policy_ == NonFinite::kSkip || !surely_finite;
+  return optimizer_.clip_norm || policy_ != NonFinite::kStop || !surely_finite;
 }
 
 TrainStep::Result TrainStep::finish(double rate, const Wishes& wishes) {

@@ -1,14 +1,14 @@
 // TrainStep: one step of training: the gradient of this worker's shards on all lanes, batch by
 // batch of the step, the exchange with the other workers, then the update, whose blocks workers and
-// their lanes share. A step whose loss or gradient is not finite changes nothing, whether it is
-// skipped or ends the run.
+// their lanes share. A step whose loss or gradient is not finite changes nothing, whatever is done
+// about it.
 //
 // To know that a gradient is finite before the first block changes, without reading it twice, the
 // step asks the processor: arithmetic that makes an infinity or a NaN of finite numbers raises a
 // flag (Lanes::raised), which workers tell one another with their sums. Data are finite, and a
 // weight that is not shows in the loss, or raises a flag where an operator absorbs it (0 · ∞). The
 // gradient is looked through first only when a flag is up, the precision is bf16 (rounding raises
-// none), or bad steps are to be skipped. Two cases escape the flags: finite gradients of shards
+// none), or the run goes on after a bad step. Two cases escape the flags: finite gradients of shards
 // whose sum overflows, and a user's operator that stores an infinity without computing it. Then
 // blocks before it have changed, and the error says so.
 #pragma once
@@ -31,7 +31,7 @@ class TrainStep {
 
   struct Result {
     const Sums* sums;  // of all batches
-    bool applied;      // false: skipped, because a number was not finite
+    bool applied;      // false: nothing has changed, because a number was not finite
     Wishes wishes;     // of all workers
   };
   // The gradient of the next batch of the step. What it points to stays until the next call, and

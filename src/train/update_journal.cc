@@ -71,6 +71,11 @@ void UpdateJournal::begin(size_t index, size_t piece, uint64_t update) {
   own.piece.exchange(piece, std::memory_order_acq_rel);
 }
 
+void UpdateJournal::reset(uint64_t update) {
+  for (size_t index = 0; index < slots_; ++index) slot(index).piece.store(kNone);
+  for (size_t piece = 0; piece < end_piece(blocks_); ++piece) end(piece, update);
+}
+
 void UpdateJournal::restore(BlockRange blocks, uint64_t update) {
   for (size_t index = 0; index < slots_; ++index) {
     const Slot& kept = slot(index);

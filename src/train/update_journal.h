@@ -48,6 +48,9 @@ class UpdateJournal {
   void end(size_t piece, uint64_t update) {
     versions_[piece].store(update, std::memory_order_release);
   }
+  // The state is that after this update now, all of it, by other means. Nobody writes meanwhile, but
+  // for others who do the same.
+  void reset(uint64_t update);
   // Gives the torn ones of these blocks their old content back. Nobody may write meanwhile, but
   // for others who restore other blocks.
   void restore(BlockRange blocks, uint64_t update);

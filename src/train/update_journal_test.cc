@@ -46,6 +46,22 @@ TEST_F(UpdateJournalTest, ATornBlockGetsItsOldContentBack) {
   EXPECT_EQ(moment(1), 2);
 }
 
+// Its numbers begin anew at an earlier one: what was done under them before is not done.
+TEST_F(UpdateJournalTest, AStateThatWentBackHasNothingDoneAndNothingTorn) {
+  for (uint64_t update = 1; update <= 3; ++update) {
+    journal_->begin(0, piece(1), update);
+    journal_->end(piece(1), update);
+  }
+  journal_->begin(1, piece(0), 3);
+  weight(0) = 10;
+  journal_->reset(2);
+  for (const size_t block : {0, 1}) EXPECT_FALSE(journal_->is_done(piece(block), 3)) << block;
+  EXPECT_FALSE(journal_->is_done(piece(journal_->statistics_block()), 3));
+  weight(0) = 5;  // as it was after update 2
+  journal_->restore(all(), 3);
+  EXPECT_EQ(weight(0), 5);
+}
+
 TEST_F(UpdateJournalTest, ABlockThatIsDoneStays) {
   journal_->begin(0, piece(1), 1);
   weight(1) = 10;
