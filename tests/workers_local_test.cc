@@ -46,10 +46,6 @@ class WorkersLocal : public WorkersTest {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
-  static Words joined(Words first, const Words& second) {
-    first.insert(first.end(), second.begin(), second.end());
-    return first;
-  }
 
   // The largest difference of two weights, of the largest weight.
   double distance(const std::string& a, const std::string& b) const {

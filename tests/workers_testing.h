@@ -102,6 +102,13 @@ value = "val_accuracy"
             "--set", "training.epochs=2", "--set", "micro_batch=2"};
   }
 
+  // The words of a command, and more of them.
+  static std::vector<std::string> joined(std::vector<std::string> first,
+                                         const std::vector<std::string>& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+  }
+
   // How often `text` has `word` in it.
   static int count(const std::string& text, const std::string& word) {
     int found = 0;

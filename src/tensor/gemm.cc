@@ -397,9 +397,32 @@ void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, b
 
 constexpr int kDotVectors = static_cast<int>(kDotParts / kLanes);
 
+// Sixteen sums to one: t and t + 8, then t + 4, t + 2, t + 1.
+#if HWY_TARGET != HWY_SCALAR
+HWY_INLINE float fold(const V* sums) {
+  const hn::FixedTag<float, 4> four;
+#if HWY_TARGET == HWY_AVX3
+  const hn::FixedTag<float, 8> eight;
+  const auto half = hn::Add(hn::LowerHalf(eight, sums[0]), hn::UpperHalf(eight, sums[0]));
+#elif HWY_TARGET == HWY_AVX2
+  const auto half = hn::Add(sums[0], sums[1]);
+#endif
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  const auto quarter = hn::Add(hn::LowerHalf(four, half), hn::UpperHalf(four, half));
+#else
+  const auto quarter = hn::Add(hn::Add(sums[0], sums[2]), hn::Add(sums[1], sums[3]));
+#endif
+  const auto two = hn::Add(quarter, hn::Shuffle1032(quarter));
+  return hn::GetLane(hn::Add(two, hn::Shuffle2301(two)));
+}
+#endif
+
 // Sixteen partial sums, element k going to sum k mod 16, combined pairwise.
 HWY_INLINE float combine(const D d, const V* sums, const float* tail_a, const float* tail_b,
                          int64_t tail) {
+#if HWY_TARGET != HWY_SCALAR
+  if (tail == 0) return fold(sums);
+#endif
   alignas(64) float parts[kDotParts];
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t v = 0; v * lanes < kDotParts; ++v) hn::StoreU(sums[v], d, parts + v * lanes);
