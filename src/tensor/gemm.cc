@@ -16,6 +16,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "tensor/transpose-inl.h"
+
 #ifndef STARLING_GEMM_CONSTANTS
 #define STARLING_GEMM_CONSTANTS
 namespace starling {
@@ -27,6 +29,7 @@ constexpr int64_t kThinRows = 96;            // rows from which packing weights 
 constexpr int64_t kDotWork = 256;            // m · n of a shard up to which dot products are used
 constexpr int64_t kDotParts = 16;            // sums of a dot product
 constexpr int64_t kLine = 16;                // floats of a cache line
+constexpr int64_t kAhead = 8;                // of k: how early the left strip is fetched
 constexpr int64_t kMaxStrip = 32;            // the widest strip of any instruction set
 constexpr int kMaxLevels = 10;               // of the tree of shards along k
 
@@ -176,6 +179,7 @@ void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
     }
+#pragma GCC unroll 4
     for (int64_t k = 0; k < depth.depth; ++k) {
       V right[kVectors];
       for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * kLanes);
@@ -183,6 +187,7 @@ void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
         const V left = hn::Set(d, packed ? a[r] : a[r * a_stride]);
         for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
       }
+      if constexpr (packed && kLanes == 16) __builtin_prefetch(a + rows * kAhead);
       a += packed ? rows : 1;
       b += b_stride;
     }
@@ -237,6 +242,18 @@ void any_tile(int64_t rows, const Depth& depth, const Left& a, const float* b, i
 void pack_strip_transposed(const MatrixView& b, int64_t depth, int64_t columns, int64_t width,
                            float* to) {
   int64_t j = 0;
+#if HWY_TARGET == HWY_AVX3
+  for (; j + 16 <= columns && depth >= 16; j += 16) {
+    for (int64_t k = 0; k < depth; k += 16) {
+      k = std::min(k, depth - 16);  // the last square may reach into the one before it
+      V square[16];
+      for (int64_t i = 0; i < 16; ++i)
+        square[i] = hn::LoadU(D(), b.data + (j + i) * b.column_stride + k);
+      transpose_16x16(square);
+      for (int64_t i = 0; i < 16; ++i) hn::StoreU(square[i], D(), to + (k + i) * width + j);
+    }
+  }
+#endif
   for (; j + 4 <= columns; j += 4) {
     const float* from = b.data + j * b.column_stride;
     int64_t k = 0;

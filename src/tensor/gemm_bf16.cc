@@ -17,6 +17,7 @@
 #include <hwy/highway.h>
 
 #include "tensor/kernels.h"
+#include "tensor/transpose-inl.h"
 
 #ifndef STARLING_GEMM_BF16_CUT
 #define STARLING_GEMM_BF16_CUT
@@ -112,35 +113,6 @@ HWY_INLINE Pairs pairs_across(const float* even, const float* odd, int64_t n) {
   return Pairs{_mm512_permutexvar_epi16(hn::Load(halves, kTurns).raw, both.raw)};
 }
 
-// Element j of vector i becomes element i of vector j.
-HWY_INLINE void transpose(Pairs* v) {
-  const U d;
-  const hn::RepartitionToWide<U> wide;
-  for (int i = 0; i < kLines; i += 4) {  // squares of four, in each block of a vector
-    const auto a = hn::BitCast(wide, hn::InterleaveLower(d, v[i], v[i + 1])),
-               b = hn::BitCast(wide, hn::InterleaveLower(d, v[i + 2], v[i + 3])),
-               e = hn::BitCast(wide, hn::InterleaveUpper(d, v[i], v[i + 1])),
-               f = hn::BitCast(wide, hn::InterleaveUpper(d, v[i + 2], v[i + 3]));
-    v[i] = hn::BitCast(d, hn::InterleaveLower(wide, a, b));
-    v[i + 1] = hn::BitCast(d, hn::InterleaveUpper(wide, a, b));
-    v[i + 2] = hn::BitCast(d, hn::InterleaveLower(wide, e, f));
-    v[i + 3] = hn::BitCast(d, hn::InterleaveUpper(wide, e, f));
-  }
-  Pairs turned[kLines];
-  for (int i = 0; i < 4; ++i) {  // then the blocks
-    const Pairs r0 = v[i], r1 = v[i + 4], r2 = v[i + 8], r3 = v[i + 12];
-    const Pairs even01 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(r1), r0),
-                odd01 = hn::OddEvenBlocks(r1, hn::SwapAdjacentBlocks(r0)),
-                even23 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(r3), r2),
-                odd23 = hn::OddEvenBlocks(r3, hn::SwapAdjacentBlocks(r2));
-    turned[i] = hn::ConcatLowerLower(d, even23, even01);
-    turned[i + 4] = hn::ConcatLowerLower(d, odd23, odd01);
-    turned[i + 8] = hn::ConcatUpperUpper(d, even23, even01);
-    turned[i + 12] = hn::ConcatUpperUpper(d, odd23, odd01);
-  }
-  for (int i = 0; i < kLines; ++i) v[i] = turned[i];
-}
-
 // What a later tile of the same lines, or of the same part of k, will be packed from.
 constexpr int64_t kFetchAlong = 4 * kTileDepth, kFetchAcross = 8 * kLines;
 HWY_INLINE void fetch(const float* p) { __builtin_prefetch(p); }
@@ -168,7 +140,7 @@ void pack_tile(const Lines& from, int64_t line, int64_t k, int64_t depth, bool b
                                  whole || 2 * i + 1 < depth ? at + from.k_stride : nullptr, lines);
     }
   }
-  if (along != by_lines) transpose(v);
+  if (along != by_lines) transpose_16x16(v);
   for (int64_t i = 0; i < kLines; ++i)
     hn::Store(v[i], U(), reinterpret_cast<uint32_t*>(to) + i * kLines);
 }
