@@ -252,21 +252,39 @@ MultiplySquare square_of(int64_t rows, int64_t columns) {
   return columns > kLines ? multiply_square<1, 2> : multiply_square<1, 1>;
 }
 
-// The sums of all shards, joined as they come: two of one size make one of the next.
-void multiply_shards(MultiplySquare multiply, const Cut& cut, const float* a, const float* b,
-                     int64_t stride, float* sums) {
-  alignas(64) float waiting[kMaxLevels][kSquareFloats];
+// Room for the squares of shards: one to sum in, and one for each level of the tree that waits.
+struct ShardSquares {
+  alignas(64) float floats[kMaxLevels + 1][kSquareFloats];
+};
+
+// Adds the earlier to the later one, where they have tiles.
+void join(int64_t rows, int64_t columns, const float* earlier, float* later) {
+  for (int64_t tile = 0; tile < 4; ++tile) {
+    if ((tile / 2 == 1 && rows <= kLines) || (tile % 2 == 1 && columns <= kLines)) continue;
+    for (int64_t i = tile * kTileFloats; i < (tile + 1) * kTileFloats; i += kLines) {
+      hn::Store(hn::Add(hn::Load(D(), earlier + i), hn::Load(D(), later + i)), D(), later + i);
+    }
+  }
+}
+
+// The sums of all shards, joined as they come: two of one size make one of the next. Returns where
+// they are.
+const float* multiply_shards(int64_t rows, int64_t columns, const Cut& cut, const float* a,
+                             const float* b, int64_t stride, ShardSquares& room) {
+  const MultiplySquare multiply = square_of(rows, columns);
+  float* now = room.floats[kMaxLevels];
+  float* waiting[kMaxLevels];
+  for (int level = 0; level < kMaxLevels; ++level) waiting[level] = room.floats[level];
   for (int64_t shard = 0; shard < cut.shards; ++shard) {
     const int64_t at = shard * cut.shard_tiles * kTileFloats;
-    multiply(cut.shard_tiles, a + at, b + at, stride, false, sums);
+    multiply(cut.shard_tiles, a + at, b + at, stride, false, now);
     int level = 0;
     for (; (shard >> level) & 1; ++level) {
-      for (int64_t i = 0; i < kSquareFloats; i += kLines)
-        hn::Store(hn::Add(hn::Load(D(), waiting[level] + i), hn::Load(D(), sums + i)), D(),
-                  sums + i);
+      join(rows, columns, waiting[level], now);
     }
-    if (shard + 1 < cut.shards) std::copy_n(sums, kSquareFloats, waiting[level]);
+    if (shard + 1 < cut.shards) std::swap(now, waiting[level]);
   }
+  return now;
 }
 
 // Asks memory for the place of a square, which is written when its sums are there.
@@ -313,21 +331,22 @@ struct Block {
                  const float* a, const float* b, float* c) const {
     const int64_t stride = cut.tiles() * kTileFloats;
     Pairs most = hn::Zero(U());
+    ShardSquares shard_squares;
     float* square = sums;
     for (int64_t i = 0; i < rows; i += kSquare) {
       for (int64_t j = 0; j < columns; j += kSquare) {
         const int64_t height = std::min(kSquare, rows - i), width = std::min(kSquare, columns - j);
         const float* left = a + i / kLines * stride;
         const float* right = b + j / kLines * stride;
-        const MultiplySquare multiply = square_of(height, width);
         if (last) fetch_square(height, width, c + i * shape.n + j, shape.n);
+        const float* found = square;
         if (cut.shards > 1) {
-          multiply_shards(multiply, cut, left, right, stride, square);
+          found = multiply_shards(height, width, cut, left, right, stride, shard_squares);
         } else {
-          multiply(count, left, right, stride, !first, square);
+          square_of(height, width)(count, left, right, stride, !first, square);
         }
         if (last)
-          write_square(height, width, square, accumulate, c + i * shape.n + j, shape.n, most);
+          write_square(height, width, found, accumulate, c + i * shape.n + j, shape.n, most);
         if (!first || !last) square += kSquareFloats;  // to be gone on with
       }
     }
