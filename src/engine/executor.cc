@@ -28,6 +28,7 @@ Executor::Executor(const Graph& graph, LossPtr loss, std::vector<MetricPtr> metr
       moments_(moments),
       weights_(weights),
       options_(options),
+      raises_flags_(starling::raises_flags(graph, options.precision)),
       feature_floats_(graph.value(graph.inputs()[0]).shape.elements()),
       label_floats_(loss_->label_shape(graph.value(graph.output()).shape).elements()),
       packed_(weights),

@@ -121,6 +121,8 @@ class Executor {
     alone_.run([&](int) { work(); });
   }
   const ExecutorOptions& options() const { return options_; }
+  // Whether Lanes::raised() tells of all that is not finite.
+  bool raises_flags() const { return raises_flags_; }
   // Names the first layer with a value that is not finite, of the last batch; empty if none is.
   std::string find_non_finite(const BatchRows& batch, const float* statistics);
 
@@ -175,6 +177,7 @@ class Executor {
   const MomentsLayout& moments_;
   const float* weights_;
   const ExecutorOptions options_;
+  const bool raises_flags_;
   const int64_t feature_floats_, label_floats_;
   PackedWeights packed_;
   Lanes lanes_;

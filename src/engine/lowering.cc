@@ -6,6 +6,7 @@
 #include <set>
 #include <typeinfo>
 
+#include "base/isa.h"
 #include "engine/arena.h"
 #include "engine/own_conv.h"
 #include "starling/error.h"
@@ -325,6 +326,12 @@ bool can_stack(const Graph& graph, int64_t shard_rows) {
     }
   }
   return true;
+}
+
+bool raises_flags(const Graph& graph, Precision precision) {
+  if (precision == Precision::kF32) return true;
+  const auto convolves = [](const Node& node) { return &family_of(*node.op) == &kConvFamily; };
+  return has_bf16_tiles() && std::none_of(graph.nodes().begin(), graph.nodes().end(), convolves);
 }
 
 }  // namespace starling

@@ -40,6 +40,10 @@ struct PlanOptions {
 // once.
 bool can_stack(const Graph& graph, int64_t shard_rows);
 
+// Whether arithmetic that meets an infinity or a NaN raises the processor's flags in such a plan. What
+// multiplies bf16 does not, but for our tiles, which look at their results; rounding doesn't either.
+bool raises_flags(const Graph& graph, Precision precision);
+
 // What plans of one process share.
 struct PlanResources {
   const ParameterSpace& parameters;

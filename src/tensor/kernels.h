@@ -104,7 +104,4 @@ void from_u8(int64_t n, float factor, const uint8_t* src, float* dst);
 // True when every value is finite.
 bool all_finite(int64_t n, const float* x);
 
-// Raises the processor's overflow flag on this thread, as arithmetic does that meets it.
-void raise_overflow();
-
 }  // namespace starling

@@ -1,5 +1,3 @@
-#include <immintrin.h>
-
 #include "tensor/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -149,11 +147,6 @@ void round_bf16(int64_t n, const float* src, float* dst) {
 
 void from_u8(int64_t n, float factor, const uint8_t* src, float* dst) {
   HWY_DYNAMIC_DISPATCH(from_u8)(n, factor, src, dst);
-}
-
-void raise_overflow() {
-  constexpr unsigned kOverflow = 0x0008;
-  _mm_setcsr(_mm_getcsr() | kOverflow);
 }
 
 bool all_finite(int64_t n, const float* x) { return HWY_DYNAMIC_DISPATCH(all_finite)(n, x); }

@@ -76,8 +76,7 @@ void TrainStep::add(const BatchRows& batch) {
 }
 
 bool TrainStep::looks_first() const {
-  const bool surely_finite =
-      !executor_.board().raised() && executor_.options().precision == Precision::kF32;
+  const bool surely_finite = !executor_.board().raised() && executor_.raises_flags();
   return optimizer_.clip_norm || policy_ != NonFinite::kStop || !surely_finite;
 }
 

@@ -7,10 +7,11 @@
 // step asks the processor: arithmetic that makes an infinity or a NaN of finite numbers raises a
 // flag (Lanes::raised), which workers tell one another with their sums. Data are finite, and a
 // weight that is not shows in the loss, or raises a flag where an operator absorbs it (0 · ∞). The
-// gradient is looked through first only when a flag is up, the precision is bf16 (rounding raises
-// none), or the run goes on after a bad step. Two cases escape the flags: finite gradients of shards
-// whose sum overflows, and a user's operator that stores an infinity without computing it. Then
-// blocks before it have changed, and the error says so.
+// gradient is looked through first only when a flag is up, there are products that raise
+// none (in bf16: raises_flags() in engine/plan.h), or the run goes on after a bad step. Two cases
+// escape the flags: finite gradients of shards whose sum overflows, and a user's operator that
+// stores an infinity without computing it. Then blocks before it have changed, and the error says
+// so.
 #pragma once
 
 #include <vector>
