@@ -94,6 +94,9 @@ TrainStep::Result TrainStep::finish(double rate, const Wishes& wishes) {
   const Sums& sums = executor_.board().total();
   if (!std::isfinite(sums.loss)) {
     if (policy_ == NonFinite::kStop) stop_at_loss();
+    // Nobody knows more than the loss by it, but all meet once more: who has not come so far when a
+    // worker is lost expects that, and has the step made again.
+    sum_gradients();
     return skipped(sums);
   }
   UpdateSettings settings(optimizer_, rate, state_.step);
