@@ -77,7 +77,8 @@ int available_cores() {
   return CPU_COUNT(&set);
 }
 
-Lanes::Lanes(int count) : count_(count), failures_(static_cast<size_t>(count)) {
+Lanes::Lanes(int count)
+    : count_(count), spin_(count <= available_cores()), failures_(static_cast<size_t>(count)) {
   for (int lane = 1; lane < count; ++lane) threads_.emplace_back([this, lane] { loop(lane); });
 }
 
@@ -97,10 +98,7 @@ void Lanes::run(FunctionRef<void(int)> work) {
     round_.notify_all();
   }
   call(0);
-  if (count_ > 1) {
-    wait_for(unfinished_, count_ <= available_cores(),
-             [](int unfinished) { return unfinished == 0; });
-  }
+  if (count_ > 1) wait_for(unfinished_, spin_, [](int unfinished) { return unfinished == 0; });
   for (std::exception_ptr& failure : failures_) {
     if (!failure) continue;
     const std::exception_ptr first = failure;
@@ -111,11 +109,10 @@ void Lanes::run(FunctionRef<void(int)> work) {
 
 void Lanes::loop(int lane) {
   const LaneSettings settings;
-  const bool spin = count_ <= available_cores();
   pin_to_own_core(lane, count_);
   uint32_t seen = 0;
   while (true) {
-    wait_for(round_, spin, [&](uint32_t round) { return round != seen; });
+    wait_for(round_, spin_, [&](uint32_t round) { return round != seen; });
     ++seen;
     if (ending_) return;
     clear_flags();

@@ -37,6 +37,7 @@ class Lanes {
   void call(int lane);
 
   const int count_;
+  const bool spin_;  // whether all lanes have a core
   const FunctionRef<void(int)>* work_ = nullptr;
   std::atomic<uint32_t> round_{0};  // counts calls of run
   std::atomic<int> unfinished_{0};

@@ -484,12 +484,16 @@ HWY_INLINE void dots(int64_t k, const float* HWY_RESTRICT a, int64_t a_stride,
   }
 }
 
+// As many sums at once as registers hold.
+constexpr int kDotRows = kDotVectors == 1 ? 4 : 2, kDotColumns = kDotVectors == 1 ? 5 : 3;
+
 template <int rows>
 void dot_rows(const GemmShape& s, const float* a, int64_t a_stride, const MatrixView& b, bool add,
               float* c) {
   int64_t j = 0;
-  for (; j + 3 <= s.n; j += 3)
-    dots<rows, 3>(s.k, a, a_stride, b.data + j * b.column_stride, b.column_stride, add, c + j, s.n);
+  for (; j + kDotColumns <= s.n; j += kDotColumns)
+    dots<rows, kDotColumns>(s.k, a, a_stride, b.data + j * b.column_stride, b.column_stride, add,
+                            c + j, s.n);
   for (; j < s.n; ++j)
     dots<rows, 1>(s.k, a, a_stride, b.data + j * b.column_stride, b.column_stride, add, c + j, s.n);
 }
@@ -497,8 +501,8 @@ void dot_rows(const GemmShape& s, const float* a, int64_t a_stride, const Matrix
 void gemm_dots(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate,
                float* c) {
   int64_t i = 0;
-  for (; i + 2 <= s.m; i += 2)
-    dot_rows<2>(s, a.data + i * a.row_stride, a.row_stride, b, accumulate, c + i * s.n);
+  for (; i + kDotRows <= s.m; i += kDotRows)
+    dot_rows<kDotRows>(s, a.data + i * a.row_stride, a.row_stride, b, accumulate, c + i * s.n);
   for (; i < s.m; ++i)
     dot_rows<1>(s, a.data + i * a.row_stride, a.row_stride, b, accumulate, c + i * s.n);
 }

@@ -54,11 +54,18 @@ void TrainStep::for_blocks(BlockRange range, const GradientParts& parts, bool su
     executor_.run_alone([&] { some(0, range.first, range.last); });
     return;
   }
-  const size_t lanes = static_cast<size_t>(executor_.lanes().count());
-  executor_.lanes().run([&](int lane) {
-    const size_t l = static_cast<size_t>(lane);
-    some(lane, range.first + l * blocks / lanes, range.first + (l + 1) * blocks / lanes);
-  });
+  // Lanes get the same number of floats, to the nearest block.
+  const auto all = state_.space.blocks().subspan(range.first, blocks);
+  const size_t begin = all.front().offset, floats = all.back().offset + all.back().size - begin;
+  const auto lanes = static_cast<size_t>(executor_.lanes().count());
+  const auto first_of = [&](int lane) {
+    const auto before = [&](const Block& block) {
+      return (block.offset + block.size / 2 - begin) * lanes < static_cast<size_t>(lane) * floats;
+    };
+    const auto first = std::partition_point(all.begin(), all.end(), before);
+    return range.first + static_cast<size_t>(first - all.begin());
+  };
+  executor_.lanes().run([&](int lane) { some(lane, first_of(lane), first_of(lane + 1)); });
 }
 
 void TrainStep::add(const BatchRows& batch) {
