@@ -31,9 +31,23 @@ TEST_F(WorkersLink, ChangesTheTimeAndNotTheBits) {
     EXPECT_EQ(paced.at("strategy"), strategy);
     EXPECT_EQ(paced.at("link_rate"), "20mbit");
     EXPECT_EQ(paced.at("link_delay"), "5ms");
+    EXPECT_EQ(paced.contains("link"), strategy == std::string("all_reduce"));  // which has a choice
     // 8 steps, and in each at least one word to another and one back.
     EXPECT_GE(paced.at("wall_s"), 8 * 2 * 0.005);
   }
+}
+
+TEST_F(WorkersLink, IsMeasuredAndReported) {
+  write_mlp_job();
+  train("paced", {"--workers", "3", "--link-rate", "20mbit", "--link-delay", "5ms"});
+  const Json link = report("paced").at("link");
+  EXPECT_GE(link.at("latency_us"), 4900);
+  EXPECT_LE(link.at("gbit_per_s"), 0.04);
+  EXPECT_GT(link.at("gbit_per_s"), 0);
+  train("loopback", {"--workers", "3", "--set", "strategy.fabric=tcp"});
+  EXPECT_GT(report("loopback").at("link").at("gbit_per_s"), 0.04);
+  train("shared", {"--workers", "3"});
+  EXPECT_FALSE(report("shared").contains("link"));
 }
 
 TEST_F(WorkersLink, ALostWorkerIsSurvived) {

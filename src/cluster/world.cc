@@ -201,6 +201,27 @@ void World::all_gather(const char* what, std::span<std::byte> all, std::vector<s
   if (can_talk(what)) wait(what, collectives_->all_gather(all, std::move(cuts)));
 }
 
+LinkCosts World::link_costs() {
+  constexpr const char* kWhat = "measuring the links";
+  struct Known {
+    bool is = false;
+    LinkCosts costs;
+  };
+  // Newcomers have none.
+  const Known own{costs_.has_value(), costs_.value_or(LinkCosts{})};
+  for (const Known& known : gather(kWhat, std::span(&own, 1))) {
+    if (!known.is) continue;
+    costs_ = known.costs;
+    return *costs_;
+  }
+  if (!can_talk(kWhat)) return {};
+  const Waiting waiting(*this);
+  const Result<LinkCosts> measured = collectives_->measure_costs();
+  if (!measured) require(kWhat, measured.failure());
+  costs_ = measured.value();
+  return *costs_;
+}
+
 void World::hand_over(const char* what, const Handover& given) {
   std::vector<size_t> cuts(static_cast<size_t>(workers()) + 1, given.bytes);
   std::fill_n(cuts.begin(), given.from + 1, size_t{0});

@@ -61,7 +61,6 @@ class World {
   bool is_crowded() const { return place_.crowded; }
   // Whether each has its own, but lets the others see where it computes (strategy/desk.h).
   bool has_desks() const { return is_of_one_host() && place_.apart; }
-  const LinkOptions& link() const { return place_.link; }
   std::chrono::nanoseconds timeout() const { return std::chrono::seconds(60); }
 
   // Throws Error when there are fewer shards in a batch than workers.
@@ -164,6 +163,11 @@ class World {
     std::span<std::byte> in = {};
   };
   void hand_over(const char* what, const Handover& given);
+
+  // What messages between workers cost: measured when it is asked for first, then kept through all
+  // changes. The same on every worker; all call it.
+  LinkCosts link_costs();
+  const std::optional<LinkCosts>& measured_link() const { return costs_; }
 
   // The first worker whose text is not the chief's, and the first line that differs; the same
   // answer on every worker, and nothing when all are alike.
@@ -288,6 +292,7 @@ class World {
   std::unique_ptr<Fabric> fabric_;
   ShmFabric* shm_ = nullptr;
   std::unique_ptr<Collectives> collectives_;
+  std::optional<LinkCosts> costs_;
   // Those of earlier views: a unit that is completed still reads what they hold.
   std::vector<std::unique_ptr<Fabric>> former_;
   Faults faults_;

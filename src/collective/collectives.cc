@@ -11,6 +11,7 @@
 #include "collective/all_reduce_ring.h"
 #include "collective/barrier.h"
 #include "collective/broadcast.h"
+#include "collective/echo.h"
 #include "collective/gather.h"
 #include "collective/reduce_scatter.h"
 #include "collective/shift.h"
@@ -21,8 +22,7 @@ namespace {
 
 // A tag is: channel (8 bits), operation (32), message (24).
 constexpr uint64_t kOperations = uint64_t{1} << 32;
-constexpr uint64_t kFarewell = kOperations - 1;  // no operation has these numbers
-constexpr uint64_t kMeasure = kOperations - 2;
+constexpr uint64_t kFarewell = kOperations - 1;  // no operation has this number
 
 Tag tag_of(uint8_t channel, uint64_t operation) {
   return static_cast<Tag>(channel) << 56 | operation * kTagsPerOperation;
@@ -73,7 +73,6 @@ Collectives::Collectives(Fabric& fabric, std::shared_ptr<const Placement> placem
       placement_(std::move(placement)),
       options_(options),
       farewell_tag_(tag_of(options.channel, kFarewell)),
-      measure_tag_(tag_of(options.channel, kMeasure)),
       heard_(kHeadBytes + kReasonBytesMax) {
   require_placement(fabric_, *placement_);
   if (options_.chunk_bytes < 4 || options_.chunk_bytes % 4 != 0 || options_.window == 0 ||
@@ -97,7 +96,7 @@ void Collectives::set_placement(std::shared_ptr<const Placement> placement) {
 
 Channel Collectives::next_channel() {
   return {.fabric = &fabric_,
-          .tag = tag_of(options_.channel, next_ % kMeasure),
+          .tag = tag_of(options_.channel, next_ % kFarewell),
           .chunk_bytes = options_.chunk_bytes,
           .window = options_.window};
 }
@@ -228,6 +227,17 @@ Collectives::Handle Collectives::barrier() {
   Entry entry;
   entry.operation = std::make_unique<Barrier>(next_channel());
   return start(std::move(entry));
+}
+
+Result<LinkCosts> Collectives::measure_costs() {
+  LinkCosts costs = options_.costs;
+  Entry entry;
+  entry.operation = std::make_unique<Echo>(next_channel(), costs);
+  if (Status done = wait(start(std::move(entry))); !done) return done.failure();
+  const Status agreed = wait(broadcast(0, std::as_writable_bytes(std::span(&costs, 1))));
+  if (!agreed) return agreed.failure();
+  set_costs(costs);
+  return costs;
 }
 
 void Collectives::settle(Entry& entry) {

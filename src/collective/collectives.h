@@ -50,9 +50,9 @@ class Collectives {
   // Of operations that are started from now on; the same on all ranks.
   void set_placement(std::shared_ptr<const Placement> placement);
   void set_costs(const LinkCosts& costs) { options_.costs = costs; }
-  // Measures the links (rank 0 with each other rank, the slowest counts), and has all ranks choose
-  // by the same result from now on. All ranks call it, with nothing under way. Blocks.
-  Result<LinkCosts> measure_costs(Instant deadline);
+  // Measures the links (echo.h), and has all ranks choose by the same result from now on. All ranks
+  // call it, with nothing under way. Blocks.
+  Result<LinkCosts> measure_costs();
 
   // An operation that was started; it is waited for once.
   struct Handle {
@@ -111,8 +111,6 @@ class Collectives {
   };
 
   Channel next_channel();
-  Result<LinkCosts> measure_from_root(Instant deadline);
-  Status echo_to_root(Instant deadline);
   Entry entry(std::span<const float* const> partials) const;
   Handle start(Entry entry);
   void require_room(size_t size, size_t needed, const char* what) const;
@@ -129,7 +127,7 @@ class Collectives {
   std::optional<Failure> broken_;
 
   // Who gives up tells the others by one message each, on a tag of its own.
-  Tag farewell_tag_, measure_tag_;
+  Tag farewell_tag_;
   Ticket farewell_;
   std::vector<std::byte> heard_, said_;
   std::vector<Ticket> saying_;

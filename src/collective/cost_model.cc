@@ -35,6 +35,11 @@ LinkCosts fit_costs(std::span<const LinkTime> times, LinkCosts costs) {
   return costs;
 }
 
+LinkCosts slower_of(const LinkCosts& a, const LinkCosts& b) {
+  return {std::max(a.latency_s, b.latency_s), std::max(a.message_s, b.message_s),
+          std::max(a.byte_s, b.byte_s)};
+}
+
 double all_reduce_bytes(AllReduceAlgorithm algorithm, size_t bytes, const Placement& placement) {
   const double n = static_cast<double>(placement.workers()), length = static_cast<double>(bytes);
   const double share = length * (n - 1) / n;

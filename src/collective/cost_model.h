@@ -21,6 +21,8 @@ struct LinkCosts {
   double latency_s = 25e-6;   // from the start of a message to its arrival
   double message_s = 3e-6;    // that one message keeps its sender or receiver busy
   double byte_s = 1.0 / 3e9;  // per byte, each way at once
+
+  double gbit_per_s() const { return byte_s > 0 ? 8e-9 / byte_s : 0; }
 };
 
 // A line through times measured for messages of several sizes: latency and byte_s by least squares,
@@ -30,6 +32,8 @@ struct LinkTime {
   double seconds = 0;
 };
 LinkCosts fit_costs(std::span<const LinkTime> times, LinkCosts costs = {});
+// Of two links, the worse of each.
+LinkCosts slower_of(const LinkCosts& a, const LinkCosts& b);
 
 // The bytes that the busiest rank sends or receives, whichever is more; slices of equal size.
 double all_reduce_bytes(AllReduceAlgorithm algorithm, size_t bytes, const Placement& placement);

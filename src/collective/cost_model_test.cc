@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include "collective/collective_testing.h"
 #include "fabric/fabric_testing.h"
 #include "fabric/sim/sim.h"
@@ -53,7 +55,7 @@ TEST(CostModel, WhatWasMeasuredIsTheSameOnAllRanks) {
     const auto outcome = sim.run_blocking([&](int, Fabric& fabric) {
       Collectives all(fabric,
                       std::make_shared<Placement>(Placement::even(8, static_cast<size_t>(world))));
-      const Result<LinkCosts> costs = all.measure_costs(soon(fabric));
+      const Result<LinkCosts> costs = all.measure_costs();
       ASSERT_TRUE(costs) << costs.failure().message;
       if (world == 1) return;
       EXPECT_NEAR(costs.value().latency_s, 40e-6, 1e-6);
@@ -64,13 +66,49 @@ TEST(CostModel, WhatWasMeasuredIsTheSameOnAllRanks) {
   }
 }
 
+TEST(CostModel, ASlowLinkIsMeasuredWithFewMessages) {
+  SimWorld sim({.world = 3,
+                .link = {.delay_least = std::chrono::milliseconds(10),
+                         .delay_most = std::chrono::milliseconds(10),
+                         .bytes_per_second = 1e6},
+                .eager_bytes = 4 << 20});
+  const auto outcome = sim.run_blocking([&](int, Fabric& fabric) {
+    Collectives all(fabric, std::make_shared<Placement>(Placement::even(8, 3)));
+    const Instant began = fabric.now();
+    const Result<LinkCosts> costs = all.measure_costs();
+    ASSERT_TRUE(costs) << costs.failure().message;
+    EXPECT_NEAR(costs.value().latency_s, 10e-3, 1e-4);
+    EXPECT_NEAR(costs.value().byte_s, 1e-6, 1e-8);
+    // For each of two links 8 small messages and one of 64 KiB, there and back.
+    EXPECT_LT(fabric.now() - began, std::chrono::milliseconds(2 * (9 * 20 + 2 * 66) + 100));
+  });
+  EXPECT_TRUE(outcome.all_done());
+}
+
+TEST(CostModel, MeasuringEndsWhenAViewIsMade) {
+  SimWorld sim({.world = 3});
+  std::atomic<bool> interrupted{false};
+  const auto outcome = sim.run_blocking([&](int rank, Fabric& fabric) {
+    Collectives all(fabric, std::make_shared<Placement>(Placement::even(8, 3)),
+                    {.interrupt = &interrupted});
+    if (rank == 2) {  // does not take part
+      interrupted = true;
+      return;
+    }
+    const Result<LinkCosts> costs = all.measure_costs();
+    ASSERT_FALSE(costs);
+    EXPECT_LT(fabric.now() - Instant{}, std::chrono::seconds(1));
+  });
+  EXPECT_TRUE(outcome.all_done());
+}
+
 TEST(CostModel, ARankThatDiesWhileMeasuringIsNamed) {
   SimOptions options{.world = 3};
   options.faults = {{.rank = 2, .operation = 5}};
   SimWorld sim(options);
   const auto outcome = sim.run_blocking([&](int, Fabric& fabric) {
     Collectives all(fabric, std::make_shared<Placement>(Placement::even(8, 3)));
-    const Result<LinkCosts> costs = all.measure_costs(soon(fabric));
+    const Result<LinkCosts> costs = all.measure_costs();
     ASSERT_FALSE(costs);
     EXPECT_EQ(costs.failure().peer, 2) << costs.failure().message;
   });

@@ -347,6 +347,8 @@ class Run {
     report.servers = world().workers() - report.workers;
     report.link_rate = job_.strategy.link_rate;
     report.link_delay = job_.strategy.link_delay;
+    if (const auto& costs = world().measured_link())
+      report.link = {costs->latency_s * 1e6, costs->gbit_per_s()};
     report.consistency = job_.strategy.consistency;
     report.partition = job_.strategy.partition;
     report.staleness = summary.staleness;

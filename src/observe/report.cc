@@ -86,6 +86,10 @@ std::string report_to_json(const Report& report) {
   json["servers"] = report.servers;
   if (!report.link_rate.empty()) json["link_rate"] = report.link_rate;
   if (!report.link_delay.empty()) json["link_delay"] = report.link_delay;
+  if (report.link) {
+    json["link"]["latency_us"] = report.link->latency_us;
+    json["link"]["gbit_per_s"] = report.link->gbit_per_s;
+  }
   if (report.consistency != "sync") json["consistency"] = report.consistency;
   if (report.apart) {
     json["partition"] = report.partition;

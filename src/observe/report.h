@@ -14,8 +14,12 @@ struct Report {
   // What was run.
   std::string strategy = "single";
   int workers = 1;
-  int servers = 0;                     // beside them, that compute nothing
-  std::string link_rate, link_delay;   // of the network that they were to see; empty: as it was
+  int servers = 0;                    // beside them, that compute nothing
+  std::string link_rate, link_delay;  // of the network that they were to see; empty: as it was
+  struct Link {
+    double latency_us, gbit_per_s;
+  };
+  std::optional<Link> link;            // as it was measured
   std::string consistency = "sync";    // of parameter_server
   std::string partition;               // where workers train apart
   std::vector<uint64_t> staleness;     // gradients by updates that their weights had missed

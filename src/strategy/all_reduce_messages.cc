@@ -22,14 +22,6 @@ double seconds_between(Instant begin, Instant end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-// Links that are paced are as slow as was asked for; others are on loopback.
-LinkCosts costs_of(const LinkOptions& link) {
-  LinkCosts costs;
-  costs.latency_s += std::chrono::duration<double>(link.delay).count();
-  if (link.bits_per_second > 0) costs.byte_s = 8.0 / static_cast<double>(link.bits_per_second);
-  return costs;
-}
-
 }  // namespace
 
 AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const ParameterSpace& space,
@@ -49,7 +41,7 @@ AllReduceMessages::AllReduceMessages(World& world, Executor& executor, const Par
                    {.exact = options.exact,
                     .timeout = world.timeout(),
                     .channel = kChannel,
-                    .costs = costs_of(world.link()),
+                    .costs = options.costs,
                     .interrupt = world.interrupt()}),
       buckets_(cut(space)),
       wishes_(static_cast<size_t>(world.workers())),

@@ -26,6 +26,7 @@ namespace starling {
 struct AllReduceMessagesOptions {
   bool exact = true;    // sums keep the tree
   bool overlap = true;  // with the backward pass
+  LinkCosts costs;      // of messages
 };
 
 class AllReduceMessages : public Strategy, private GradientWatch {

@@ -46,7 +46,9 @@ std::unique_ptr<Strategy> all_reduce(const Parts& parts) {
   if (parts.world.shares_memory()) return shared("all_reduce", parts);
   return std::make_unique<AllReduceMessages>(
       parts.world, parts.executor, parts.space, parts.ranges(),
-      AllReduceMessagesOptions{.exact = parts.options.exact, .overlap = parts.options.overlap});
+      AllReduceMessagesOptions{.exact = parts.options.exact,
+                               .overlap = parts.options.overlap,
+                               .costs = parts.world.link_costs()});
 }
 
 std::unique_ptr<Strategy> split(const char* name, const Parts& parts) {

@@ -7,7 +7,7 @@ namespace starling {
 Sharded::Sharded(World& world, Executor& executor, const ParameterSpace& space,
                  std::vector<ShardRange> placement, const Options& options)
     : AllReduceMessages(world, executor, space, std::move(placement),
-                        {.exact = true, .overlap = options.overlap}),
+                        {.exact = true, .overlap = options.overlap, .costs = {}}),
       name_(options.name),
       owners_(owners_of(world, space, options.replicas)),
       self_(owners_.slice_of(world.name())),
