@@ -32,6 +32,7 @@ OPENMPI = {"default": [], "recursive doubling": TUNED + ["3"], "ring": TUNED + [
 DDP_ROWS = [("cnn", 64, 10.0), ("mlp", 64, 8.0), ("large", 256, 2.5)]
 # model, batch, target of the ratio of 2 workers to 1: 97% and 90% of 2.
 SCALING_ROWS = [("cnn", 64, 1.94), ("residual", 64, 1.94), ("large", 256, 1.8)]
+SHARDS = (2, 8)
 LAUNCH_WORKERS = 8
 LAUNCH_JOB = """name = "launch"
 shards = 8
@@ -256,22 +257,23 @@ class WorkersBench:
         for model, batch, target in DDP_ROWS:
             self.check_same_work(model, batch)
             peer, tried = self.best_ddp(model, batch)
-            ours = self.workers(model, batch, 2, 2, self.cores)
-            ours.calibrate(3 * self.seconds)
-            rows.append({"model": NAMES[model], "batch": batch, "target": target, "setting": peer.setting, "tried": tried,
-                         **take_turns(ours, peer, self.options.pairs)})
-            ours.close(), peer.close()
-            print(f"  {NAMES[model]}: {rows[-1]['ratio']:.2f}×", file=sys.stderr, flush=True)
+            for shards in SHARDS:
+                with contextlib.closing(self.workers(model, batch, 2, shards, self.cores)) as ours:
+                    ours.calibrate(3 * self.seconds)
+                    rows.append({"model": NAMES[model], "batch": batch, "shards": shards, "target": target,
+                                 "setting": peer.setting, "tried": tried, **take_turns(ours, peer, self.options.pairs)})
+                print(f"  {NAMES[model]}, S = {shards}: {rows[-1]['ratio']:.2f}×", file=sys.stderr, flush=True)
+            peer.close()
         self.results["ddp"] = rows
-        self.tables += ["", f"Training, 2 workers, one core each, S = 2, f32, against PyTorch {package_version('python3-torch')} (2022) with "
+        self.tables += ["", f"Training, 2 workers, one core each, f32, against PyTorch {package_version('python3-torch')} (2022) with "
                         "DistributedDataParallel over Gloo, 2 processes, one thread each, the same batch in all.", "",
-                        "| model | batch | ratio | target | ours ms | DDP ms | its settings |", "|" + "---|" * 7]
-        self.tables += [f"| {row['model']} | {row['batch']} | {ratio_text(row)} | {target_text(row)} | {row['ours_s'] * 1e3:.4g} | "
+                        "| model | batch | S | ratio | target | ours ms | DDP ms | its settings |", "|" + "---|" * 8]
+        self.tables += [f"| {row['model']} | {row['batch']} | {row['shards']} | {ratio_text(row)} | {target_text(row)} | {row['ours_s'] * 1e3:.4g} | "
                         f"{row['peer_s'] * 1e3:.4g} | {row['setting']} |" for row in rows]
 
-    def two_at_once(self, model, batch):
+    def two_at_once(self, model, batch, shards):
         """How much longer a step of one worker takes while another process does the same beside it."""
-        programs = [self.workers(model, batch, 1, 2, {core}) for core in sorted(self.cores)]
+        programs = [self.workers(model, batch, 1, shards, {core}) for core in sorted(self.cores)]
         for program in programs:
             program.calibrate(3 * self.seconds)
         slower = []
@@ -288,17 +290,19 @@ class WorkersBench:
     def measure_workers(self):
         rows = []
         for model, batch, target in SCALING_ROWS:
-            one, two = self.workers(model, batch, 1, 2, self.bench.cores[1]), self.workers(model, batch, 2, 2, self.cores)
-            one.calibrate(3 * self.seconds), two.calibrate(3 * self.seconds)
-            turns = take_turns(two, one, self.options.pairs)
-            one.close(), two.close()
-            rows.append({"model": NAMES[model], "batch": batch, "target": target, **turns,
-                         "two_at_once": self.two_at_once(model, batch)})
+            for shards in SHARDS:
+                with contextlib.closing(self.workers(model, batch, 1, shards, self.bench.cores[1])) as one, \
+                        contextlib.closing(self.workers(model, batch, 2, shards, self.cores)) as two:
+                    one.calibrate(3 * self.seconds), two.calibrate(3 * self.seconds)
+                    turns = take_turns(two, one, self.options.pairs)
+                rows.append({"model": NAMES[model], "batch": batch, "shards": shards, "target": target, **turns,
+                             "two_at_once": self.two_at_once(model, batch, shards)})
+                print(f"  {NAMES[model]}, S = {shards}: {rows[-1]['ratio']:.2f}×", file=sys.stderr, flush=True)
         self.results["workers"] = rows
-        self.tables += ["", "Training, 1 → 2 workers, one core each, S = 2, f32. The ceiling is that of two processes with a "
+        self.tables += ["", "Training, 1 → 2 workers, one core each, f32. The ceiling is that of two processes with a "
                         "worker each that have nothing to do with each other: they share caches and memory too.", "",
-                        "| model | batch | ratio | target | 2 workers ms | 1 worker ms | of 2 | ceiling |", "|" + "---|" * 8]
-        self.tables += [f"| {row['model']} | {row['batch']} | {ratio_text(row)} | {target_text(row)} | {row['ours_s'] * 1e3:.4g} | "
+                        "| model | batch | S | ratio | target | 2 workers ms | 1 worker ms | of 2 | ceiling |", "|" + "---|" * 9]
+        self.tables += [f"| {row['model']} | {row['batch']} | {row['shards']} | {ratio_text(row)} | {target_text(row)} | {row['ours_s'] * 1e3:.4g} | "
                         f"{row['peer_s'] * 1e3:.4g} | {row['ratio'] / 2:.0%} | {2 / row['two_at_once']:.2f}× |" for row in rows]
 
     def measure_workers_memory(self):
