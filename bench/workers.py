@@ -12,12 +12,13 @@ import time
 
 from apart import APART_KEYS, ApartBench
 from faults import FAULT_KEYS, FaultsBench
+from growth import GROWTH_KEYS, GrowthBench
 from protocol import Group, Program, fail, quantile, ratio_text, take_turns, target_text
 from service import SERVICE_KEYS, ServiceBench
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 ALL_REDUCE_KEYS = ["all_reduce", "all_reduce_4"]
-WORKER_KEYS = ALL_REDUCE_KEYS + ["ddp", "workers", "workers_memory", "launch"] + FAULT_KEYS + SERVICE_KEYS + APART_KEYS
+WORKER_KEYS = ALL_REDUCE_KEYS + ["ddp", "workers", "workers_memory", "launch"] + GROWTH_KEYS + FAULT_KEYS + SERVICE_KEYS + APART_KEYS
 NAMES = {"cnn": "CNN", "mlp": "MLP 784-256-10", "large": "MLP 1024-4096-4096-10", "residual": "residual CNN"}
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -91,6 +92,7 @@ class WorkersBench:
         self.seconds = 0.02 if self.options.quick else 0.1
         self.tables, self.results = [], {}
         self.faults = FaultsBench(self)
+        self.growth = GrowthBench(self)
         self.service = ServiceBench(self, free_port)
         self.apart = ApartBench(self)
 
@@ -115,7 +117,7 @@ class WorkersBench:
         for key in WORKER_KEYS:
             if key in wanted:
                 print(f"measuring {key}", file=sys.stderr, flush=True)
-                owners = {self.faults: FAULT_KEYS, self.service: SERVICE_KEYS, self.apart: APART_KEYS}
+                owners = {self.faults: FAULT_KEYS, self.growth: GROWTH_KEYS, self.service: SERVICE_KEYS, self.apart: APART_KEYS}
                 owner = next((one for one, keys in owners.items() if key in keys), self)
                 getattr(owner, "measure_" + key)()
 
