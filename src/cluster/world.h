@@ -27,6 +27,7 @@
 #include "cluster/commit.h"
 #include "cluster/faults.h"
 #include "cluster/membership.h"
+#include "cluster/recovery.h"
 #include "cluster/worker_place.h"
 #include "collective/collectives.h"
 #include "fabric/shm/shm_fabric.h"
@@ -237,22 +238,7 @@ class World {
   // now, then complete(). Throws `lost` when no view is made, or this world does not survive.
   Next reform(const LostWorker& lost, FunctionRef<bool(std::span<const int> ranks)> can_complete);
 
-  // What reform() did.
-  struct Recovery {
-    struct Loss {
-      int worker;
-      std::optional<double> detection;  // seconds from the loss to the launcher's noticing it, if
-                                        // the loss was planned
-      double resumption;                // from that to the new view
-    };
-    std::vector<Loss> lost;
-    std::vector<int> joined, retired, left;  // by name; those that are left go on
-    std::string news;                        // how they were lost
-    std::string operation;                   // what this worker was doing
-    bool redone = false;                     // the unit is; else completed
-    double work_lost = 0;                    // seconds of this worker in what is redone
-    double seconds = 0;                      // from this worker's failure to the new view
-  };
+  // What reform() did, each time.
   const std::vector<Recovery>& recoveries() const { return recoveries_; }
   // Of a newcomer: what there was before it came.
   void set_recoveries(std::vector<Recovery> all) { recoveries_ = std::move(all); }

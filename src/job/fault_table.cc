@@ -8,9 +8,9 @@ namespace starling {
 namespace {
 
 // Numbers of workers are never given anew, so each is lost once at most.
-void add_loss(Report::Fault& row, const std::vector<World::Recovery>& recoveries,
+void add_loss(Report::Fault& row, const std::vector<Recovery>& recoveries,
               std::set<int>& explained) {
-  for (const World::Recovery& recovery : recoveries) {
+  for (const Recovery& recovery : recoveries) {
     for (const auto& [worker, detection, resumption] : recovery.lost) {
       const bool is_of_link = row.peer && worker == row.peer;
       if (row.worker && worker != *row.worker && !is_of_link) continue;
@@ -28,7 +28,7 @@ void add_loss(Report::Fault& row, const std::vector<World::Recovery>& recoveries
 }  // namespace
 
 std::vector<Report::Fault> fault_table(const std::vector<Fault>& plan,
-                                       const std::vector<World::Recovery>& recoveries) {
+                                       const std::vector<Recovery>& recoveries) {
   std::vector<Report::Fault> rows;
   std::set<int> explained;  // workers whose loss a row has
   for (const Fault& fault : plan) {

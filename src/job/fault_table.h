@@ -12,6 +12,6 @@ namespace starling {
 
 // One row for each fault of the plan, in its order.
 std::vector<Report::Fault> fault_table(const std::vector<Fault>& plan,
-                                       const std::vector<World::Recovery>& recoveries);
+                                       const std::vector<Recovery>& recoveries);
 
 }  // namespace starling

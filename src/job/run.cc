@@ -182,7 +182,7 @@ class Run {
   }
 
   RunResult train(Trainer& trainer) {
-    world().tell_recoveries([this](const World::Recovery& recovery) { recovered(recovery); });
+    world().tell_recoveries([this](const Recovery& recovery) { recovered(recovery); });
     if (is_chief()) {
       log().info(fmt::format("starling {}: {} on {}, {} parameters, {} workers, {} lanes, {}",
                              version(), job_.name, data_.train.describe(), model_.parameter_count(),
@@ -237,7 +237,7 @@ class Run {
     }
   }
 
-  static Report::Recovery in_report(const World::Recovery& recovery) {
+  static Report::Recovery in_report(const Recovery& recovery) {
     Report::Recovery entry{.joined = recovery.joined,
                            .retired = recovery.retired,
                            .how = recovery.news,
@@ -254,7 +254,7 @@ class Run {
   }
 
   // On every worker: the log has them all.
-  void recovered(const World::Recovery& recovery) {
+  void recovered(const Recovery& recovery) {
     std::string what = recovery.news;
     for (const auto& [workers, verb] :
          {std::pair{&recovery.joined, "joined"}, {&recovery.retired, "left"}}) {
@@ -404,7 +404,7 @@ class Run {
       const double limit = job_.training.time_limit;
       report.stopped_by = limit > 0 && trained >= limit ? kTimeLimit : kEarlyStopping;
     }
-    for (const World::Recovery& recovery : world().recoveries())
+    for (const Recovery& recovery : world().recoveries())
       report.recoveries.push_back(in_report(recovery));
     report.faults = fault_table(options_.faults, world().recoveries());
     if (evaluation) {

@@ -2,9 +2,9 @@
 
 namespace starling {
 
-Json recoveries_to_json(const std::vector<World::Recovery>& recoveries) {
+Json recoveries_to_json(const std::vector<Recovery>& recoveries) {
   Json list = Json::array();
-  for (const World::Recovery& r : recoveries) {
+  for (const Recovery& r : recoveries) {
     Json lost = Json::array();
     for (const auto& [worker, detection, resumption] : r.lost)
       lost.push_back({worker, detection ? Json(*detection) : Json(), resumption});
@@ -21,10 +21,10 @@ Json recoveries_to_json(const std::vector<World::Recovery>& recoveries) {
   return list;
 }
 
-std::vector<World::Recovery> recoveries_from_json(const Json& json) {
-  std::vector<World::Recovery> recoveries;
+std::vector<Recovery> recoveries_from_json(const Json& json) {
+  std::vector<Recovery> recoveries;
   for (const Json& r : json) {
-    World::Recovery& recovery = recoveries.emplace_back();
+    Recovery& recovery = recoveries.emplace_back();
     for (const Json& lost : r.at("lost")) {
       recovery.lost.push_back({lost.at(0).get<int>(), std::nullopt, lost.at(2).get<double>()});
       if (!lost.at(1).is_null()) recovery.lost.back().detection = lost.at(1).get<double>();

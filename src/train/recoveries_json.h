@@ -7,8 +7,8 @@
 
 namespace starling {
 
-Json recoveries_to_json(const std::vector<World::Recovery>& recoveries);
+Json recoveries_to_json(const std::vector<Recovery>& recoveries);
 // Throws nlohmann's exception when it is something else.
-std::vector<World::Recovery> recoveries_from_json(const Json& json);
+std::vector<Recovery> recoveries_from_json(const Json& json);
 
 }  // namespace starling
