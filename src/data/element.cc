@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "tensor/kernels.h"
+
 namespace starling::data {
 namespace {
 
@@ -70,8 +72,9 @@ std::string_view element_name(ElementType type) {
 void to_float(ElementType type, bool big_endian, const std::byte* numbers, size_t count,
               float scale, float* out) {
   switch (type) {
-    case ElementType::kU8:
-      return convert<uint8_t>(big_endian, numbers, count, scale, out);
+    case ElementType::kU8:  // images
+      return from_u8(static_cast<int64_t>(count), scale, reinterpret_cast<const uint8_t*>(numbers),
+                     out);
     case ElementType::kI8:
       return convert<int8_t>(big_endian, numbers, count, scale, out);
     case ElementType::kI16:
