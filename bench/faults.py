@@ -143,11 +143,15 @@ class FaultsBench:
             epochs = 1 if self.options.quick else 3
             bare = Run(self, folder, epochs, "--set", "strategy.survive=false", "--set", "checkpoint.enabled=false")
             row = take_turns(Run(self, folder, epochs), bare, self.options.pairs)
+        best = {key: min(taken for pair in row["pairs"] for taken in pair[key]) for key in ("ours", "peer")}
         self.results["survive"] = row
-        self.tables += ["", "Cost of heartbeats, commits and checkpoints: CNN, 2 workers, `shm`, speed of a run with them against one without", "",
-                        "| with them | without | ratio | target |", "|---|---|---|---|",
-                        f"| {1 / row['ours_s']:.0f} samples/s | {1 / row['peer_s']:.0f} samples/s | {ratio_text(row, 3)} | ≥ 0.99 "
-                        f"{'met' if row['ratio'] >= 0.99 else '**missed**'} |"]
+        self.tables += ["", "Cost of heartbeats, commits and checkpoints: CNN, 2 workers, `shm`, speed of runs with them against runs without; medians, "
+                        "and the best of each, which what disturbs the machine has not touched", "",
+                        "| | with them | without | ratio | target |", "|---|---|---|---|---|",
+                        f"| median | {1 / row['ours_s']:.0f} samples/s | {1 / row['peer_s']:.0f} samples/s | {ratio_text(row, 3)} | ≥ 0.99 "
+                        f"{'met' if row['ratio'] >= 0.99 else '**missed**'} |",
+                        f"| best of {2 * len(row['pairs'])} | {1 / best['ours']:.0f} samples/s | {1 / best['peer']:.0f} samples/s | "
+                        f"{best['peer'] / best['ours']:.3f}× | |"]
 
     def measure_balance(self):
         """One of two workers is slow. In times that a shard takes the other one: a step takes 8 of 16 when both are well, 13 with the
