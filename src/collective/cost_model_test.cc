@@ -91,13 +91,17 @@ TEST(CostModel, MeasuringEndsWhenAViewIsMade) {
   const auto outcome = sim.run_blocking([&](int rank, Fabric& fabric) {
     Collectives all(fabric, std::make_shared<Placement>(Placement::even(8, 3)),
                     {.interrupt = &interrupted});
-    if (rank == 2) {  // does not take part
+    const Instant began = fabric.now();
+    if (rank == 2) {  // is there, and takes no part
       interrupted = true;
+      while (fabric.now() < began + std::chrono::seconds(5))
+        fabric.progress(began + std::chrono::seconds(5));
       return;
     }
     const Result<LinkCosts> costs = all.measure_costs();
     ASSERT_FALSE(costs);
-    EXPECT_LT(fabric.now() - Instant{}, std::chrono::seconds(1));
+    EXPECT_EQ(costs.failure().kind, FailureKind::kStaleView) << costs.failure().message;
+    EXPECT_LT(fabric.now() - began, std::chrono::seconds(1));
   });
   EXPECT_TRUE(outcome.all_done());
 }
