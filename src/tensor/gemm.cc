@@ -1,8 +1,10 @@
 // How it goes, with a · b cut into equal blocks of at most kDepth along k:
-//   the left operand lies in strips of at most kRows rows, k by k: packed, or in place;
-//   the right operand is packed into strips of kStrip columns, k by k, each just before its use,
-//   and what the next strip needs is fetched from memory meanwhile; the tile kernel multiplies one
-//   strip of each into kRows × kStrip sums in registers.
+//   the left operand lies in strips of at most kRows rows, k by k: packed, a band of rows at a
+//   time, or in place;
+//   the right operand is packed into strips of kStrip columns, k by k, each just before its use;
+//   the tile kernel multiplies one strip of each into kRows × kStrip sums in registers. Meanwhile
+//   it asks memory for where its sums go and for what the next strip is packed from: a line or two
+//   every kBreath of k, since a core can wait for only a dozen lines before it stands still.
 // Weights that are used for few rows are not packed: row-major ones are right operands in place,
 // and those given by columns are left operands in place, their tiles being written transposed.
 // Dot products need no packing either: both operands run along k.
@@ -30,6 +32,10 @@ constexpr int64_t kDotWork = 256;            // m · n of a shard up to which do
 constexpr int64_t kDotParts = 16;            // sums of a dot product
 constexpr int64_t kLine = 16;                // floats of a cache line
 constexpr int64_t kAhead = 8;                // of k: how early the left strip is fetched
+constexpr int64_t kBreath = 8;               // of k: how often more of memory is asked for
+constexpr int64_t kBandFloats = 1 << 17;     // of a, packed: they stay in the second cache
+constexpr int64_t kBandRows = 512;           // of c: the processor remembers where their pages are
+constexpr int64_t kMaxRows = 14;             // of a tile of any instruction set
 constexpr int64_t kMaxStrip = 32;            // the widest strip of any instruction set
 constexpr int kMaxLevels = 10;               // of the tree of shards along k
 
@@ -38,6 +44,13 @@ constexpr int kMaxLevels = 10;               // of the tree of shards along k
 constexpr int64_t depth_of(int64_t k) {
   const int64_t blocks = (k + kDepth - 1) / kDepth;
   return blocks == 0 ? 0 : (k + blocks - 1) / blocks;
+}
+
+// Rows of a band, of equal size too.
+constexpr int64_t band_of(int64_t m, int64_t depth) {
+  const int64_t most = std::clamp(kBandFloats / std::max<int64_t>(depth, 1), kMaxRows, kBandRows);
+  const int64_t bands = (m + most - 1) / most;
+  return bands == 0 ? 1 : (m + bands - 1) / bands;
 }
 
 // A strip of b has a line more than it needs: strips of 16 KiB would all fall on the same few sets
@@ -71,7 +84,7 @@ constexpr int64_t kStrip = 32, kRows = 14;
 #else
 constexpr int64_t kStrip = 16, kRows = 6;
 #endif
-static_assert(kStrip <= kMaxStrip);
+static_assert(kStrip <= kMaxStrip && kRows <= kMaxRows);
 
 // Strips of rows are of equal size, too.
 struct RowStrips {
@@ -133,6 +146,8 @@ struct Place {
 struct Depth {
   int64_t depth;
   int64_t shards;
+  int64_t total() const { return depth * shards; }
+  int64_t breaths() const { return shards * ((depth + kBreath - 1) / kBreath); }
 };
 
 constexpr int kVectors = static_cast<int>(kStrip / hn::MaxLanes(D()));
@@ -162,34 +177,72 @@ void place_tile(const float* tile, int rows, const Place& to) {
   }
 }
 
+// Asks memory, little by little, for a strip that pack_right will read.
+class Fetch {
+ public:
+  Fetch(const MatrixView& b, int64_t depth, int64_t columns, int64_t parts)
+      : by_rows_(b.column_stride == 1),
+        line_(b.data),
+        stride_(by_rows_ ? b.row_stride : b.column_stride),
+        lines_(by_rows_ ? kStrip / kLine : (depth + kLine - 1) / kLine),
+        left_(columns <= 0 ? 0 : lines_ * (by_rows_ ? depth : columns)),
+        share_(left_ / parts + 1) {}
+
+  HWY_INLINE void part() {
+    const int64_t count = std::min(share_, left_);
+    for (int64_t i = 0; i < count; ++i) {
+      __builtin_prefetch(line_ + at_ * kLine, 0, 2);
+      if (++at_ == lines_) {
+        at_ = 0;
+        line_ += stride_;
+      }
+    }
+    left_ -= count;
+  }
+
+ private:
+  const bool by_rows_;
+  const float* line_;
+  const int64_t stride_, lines_;
+  int64_t left_, share_, at_ = 0;
+};
+
 // `rows` of the left strip × kStrip; the right strip's row k is at b + k · b_stride. The sums of
 // shards are joined as they come: two of one size make one of the next. All in one function, so
 // that the sums stay in registers.
 template <int rows, bool packed>
 void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
-          const float* HWY_RESTRICT b, int64_t b_stride, const Place& to) {
+          const float* HWY_RESTRICT b, int64_t b_stride, const Place& to, Fetch& next) {
   const D d;
   V sums[rows][kVectors];
   HWY_ALIGN float waiting[kMaxLevels][kTileFloats];
   const bool direct = !to.transposed && to.columns == kStrip;
-  for (int r = 0; r < (direct ? rows : 0); ++r) {
-    for (int64_t j = 0; j < kStrip; j += kLine) __builtin_prefetch(to.c + r * to.stride + j, 1);
-  }
+  const float* place = to.c;
+  const int64_t places = (rows + depth.breaths() - 1) / depth.breaths();
+  int64_t places_left = direct ? rows : 0;
   for (int64_t shard = 0;; ++shard) {
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
     }
-#pragma GCC unroll 4
-    for (int64_t k = 0; k < depth.depth; ++k) {
-      V right[kVectors];
-      for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * kLanes);
-      for (int r = 0; r < rows; ++r) {
-        const V left = hn::Set(d, packed ? a[r] : a[r * a_stride]);
-        for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
+    for (int64_t done = 0; done < depth.depth; done += kBreath) {
+      for (int64_t i = std::min(places, places_left); i > 0; --i, --places_left) {
+        for (int64_t j = 0; j < kStrip; j += kLine) __builtin_prefetch(place + j, 1);
+        place += to.stride;
       }
-      if constexpr (packed && kLanes == 16) __builtin_prefetch(a + rows * kAhead);
-      a += packed ? rows : 1;
-      b += b_stride;
+      next.part();
+      const int64_t count = std::min(kBreath, depth.depth - done);
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < count; ++k) {
+        V right[kVectors];
+        for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * kLanes);
+        for (int r = 0; r < rows; ++r) {
+          const V left = hn::Set(d, packed ? a[r] : a[r * a_stride]);
+          for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
+        }
+        if constexpr (packed && kLanes == 16) __builtin_prefetch(a + rows * kAhead);
+        a += packed ? rows : 1;
+        b += b_stride;
+      }
     }
     int level = 0;
     for (; (shard >> level) & 1; ++level) {
@@ -221,21 +274,22 @@ void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
 }
 
 template <int rows>
-void tile_of(const Depth& depth, const Left& a, const float* b, int64_t b_stride, const Place& to) {
+void tile_of(const Depth& depth, const Left& a, const float* b, int64_t b_stride, const Place& to,
+             Fetch& next) {
   if (a.packed) {
-    tile<rows, true>(depth, a.data, a.stride, b, b_stride, to);
+    tile<rows, true>(depth, a.data, a.stride, b, b_stride, to, next);
   } else {
-    tile<rows, false>(depth, a.data, a.stride, b, b_stride, to);
+    tile<rows, false>(depth, a.data, a.stride, b, b_stride, to, next);
   }
 }
 
 template <int most = static_cast<int>(kRows)>
 void any_tile(int64_t rows, const Depth& depth, const Left& a, const float* b, int64_t b_stride,
-              const Place& to) {
+              const Place& to, Fetch& next) {
   if constexpr (most > 1) {
-    if (rows < most) return any_tile<most - 1>(rows, depth, a, b, b_stride, to);
+    if (rows < most) return any_tile<most - 1>(rows, depth, a, b, b_stride, to, next);
   }
-  tile_of<most>(depth, a, b, b_stride, to);
+  tile_of<most>(depth, a, b, b_stride, to, next);
 }
 
 // to[k · width + j] = element (k, j) of b, for `columns` ≤ width columns; zeros beyond.
@@ -307,36 +361,6 @@ void pack_left(const MatrixView& a, int64_t m, int64_t depth, float* to) {
   }
 }
 
-// Asks memory, little by little, for a strip that pack_right will read.
-class Fetch {
- public:
-  Fetch(const MatrixView& b, int64_t depth, int64_t columns, int64_t parts)
-      : by_rows_(b.column_stride == 1),
-        line_(b.data),
-        stride_(by_rows_ ? b.row_stride : b.column_stride),
-        lines_(by_rows_ ? kStrip / kLine : (depth + kLine - 1) / kLine),
-        left_(columns <= 0 ? 0 : lines_ * (by_rows_ ? depth : columns)),
-        share_(left_ / parts + 1) {}
-
-  HWY_INLINE void part() {
-    const int64_t count = std::min(share_, left_);
-    for (int64_t i = 0; i < count; ++i) {
-      __builtin_prefetch(line_ + at_ * kLine, 0, 2);
-      if (++at_ == lines_) {
-        at_ = 0;
-        line_ += stride_;
-      }
-    }
-    left_ -= count;
-  }
-
- private:
-  const bool by_rows_;
-  const float* line_;
-  const int64_t stride_, lines_;
-  int64_t left_, share_, at_ = 0;
-};
-
 // A block of b, `columns` columns from column `from` on.
 MatrixView columns_of(const MatrixView& b, int64_t from) {
   return {b.data + from * b.column_stride, b.row_stride, b.column_stride};
@@ -345,7 +369,7 @@ MatrixView columns_of(const MatrixView& b, int64_t from) {
 // One block along k: c (+)= a · b, with both packed, or b in place.
 void multiply_block(const GemmShape& s, const Depth& depth, const MatrixView& a,
                     const MatrixView& b, bool add, float* c, float* scratch) {
-  const int64_t total = depth.depth * depth.shards;
+  const int64_t total = depth.total();
   const bool in_place = b.column_stride == 1 && s.m < kPackRows;
   float* const left = scratch;
   float* const right = scratch + round_up_to(s.m * total, kStrip);
@@ -357,14 +381,14 @@ void multiply_block(const GemmShape& s, const Depth& depth, const MatrixView& a,
     // Columns beyond the last whole strip are read too: only packed memory has them.
     const bool whole = in_place && columns == kStrip;
     if (!whole) pack_right(strip, total, columns, right);
-    Fetch next(columns_of(b, j + kStrip), total, std::min(kStrip, s.n - j - columns), strips.count);
+    Fetch next(columns_of(b, j + kStrip), total, std::min(kStrip, s.n - j - columns),
+               strips.count * depth.breaths());
     const float* a_strip = left;
     float* c_strip = c + j;
     for (int64_t r = 0; r < strips.count; ++r) {
       const int64_t rows = strips.rows(r);
-      next.part();
       any_tile(rows, depth, {a_strip, 0, true}, whole ? strip.data : right,
-               whole ? strip.row_stride : kStrip, {c_strip, s.n, columns, add, false});
+               whole ? strip.row_stride : kStrip, {c_strip, s.n, columns, add, false}, next);
       a_strip += rows * total;
       c_strip += rows * s.n;
     }
@@ -381,6 +405,7 @@ void multiply_thin_block(const GemmShape& s, const Depth& depth, const MatrixVie
                scratch + i / kStrip * strip_floats(depth.depth, kStrip));
   }
   const RowStrips strips(s.n);
+  Fetch nothing(b, 0, 0, 1);
   const float* b_strip = b.data;
   float* c_strip = c;
   for (int64_t r = 0; r < strips.count; ++r) {
@@ -388,10 +413,22 @@ void multiply_thin_block(const GemmShape& s, const Depth& depth, const MatrixVie
     for (int64_t i = 0; i < s.m; i += kStrip) {
       any_tile(rows, depth, {b_strip, b.column_stride, false},
                scratch + i / kStrip * strip_floats(depth.depth, kStrip), kStrip,
-               {c_strip + i * s.n, s.n, std::min(kStrip, s.m - i), add, true});
+               {c_strip + i * s.n, s.n, std::min(kStrip, s.m - i), add, true}, nothing);
     }
     b_strip += rows * b.column_stride;
     c_strip += rows;
+  }
+}
+
+// One block along k, band by band.
+void multiply_bands(const GemmShape& s, const Depth& depth, const MatrixView& a,
+                    const MatrixView& b, bool add, float* c, float* scratch) {
+  const int64_t most = band_of(s.m, depth.total());
+  for (int64_t i = 0; i < s.m; i += most) {
+    GemmShape band = s;
+    band.m = std::min(most, s.m - i);
+    multiply_block(band, depth, {a.data + i * a.row_stride, a.row_stride, a.column_stride}, b, add,
+                   c + i * s.n, scratch);
   }
 }
 
@@ -399,12 +436,12 @@ void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, b
                  float* c, float* scratch) {
   if (s.depth_shards > 1) {
     const Depth depth{s.k / s.depth_shards, s.depth_shards};
-    return multiply_block(s, depth, a, b, accumulate, c, scratch);
+    return multiply_bands(s, depth, a, b, accumulate, c, scratch);
   }
   const bool thin = is_thin(s, a, b);
   const int64_t most = depth_of(s.k);
   for (int64_t k = 0; k < s.k; k += most) {
-    (thin ? multiply_thin_block : multiply_block)(
+    (thin ? multiply_thin_block : multiply_bands)(
         s, {std::min(most, s.k - k), 1},
         {a.data + k * a.column_stride, a.row_stride, a.column_stride},
         {b.data + k * b.row_stride, b.row_stride, b.column_stride}, accumulate || k > 0, c,
@@ -531,7 +568,8 @@ size_t gemm_scratch_floats(const GemmShape& shape) {
   const int64_t depth = shape.depth_shards > 1 ? shape.k : depth_of(shape.k);
   const int64_t strip = strip_floats(depth, kMaxStrip);
   const int64_t thin = (shape.m + kMaxStrip - 1) / kMaxStrip * strip;
-  const int64_t packed = round_up_to(shape.m * depth, kMaxStrip) + strip;
+  const int64_t band = std::min(shape.m * depth, std::max(kBandFloats, kMaxRows * depth));
+  const int64_t packed = round_up_to(band, kMaxStrip) + strip;
   return static_cast<size_t>(std::max(thin, packed));
 }
 

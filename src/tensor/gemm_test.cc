@@ -55,6 +55,21 @@ TEST(Gemm, WideProductsAreRightEverywhere) {
   }
 }
 
+// More rows than are packed at once, whole and in shards along k; the last band is shorter.
+TEST(Gemm, TallProductsAreRightEverywhere) {
+  for (const int64_t shards : {1, 2}) {
+    for (const int64_t k : {70, 310}) {
+      const Product product({.m = 1301, .n = 37, .k = shards * k, .depth_shards = shards}, false,
+                            true);
+      const std::vector<float> c = run(product, true);
+      for (int64_t i = 0; i < 1301; ++i) {
+        for (int64_t j = 0; j < 37; ++j)
+          ASSERT_NEAR(c[static_cast<size_t>(i * 37 + j)], expected(product, i, j, true), 1e-4);
+      }
+    }
+  }
+}
+
 TEST(Gemm, StackedRowsHaveTheBitsOfEachShardAlone) {
   for (const bool b_by_rows : {true, false}) {
     for (const int64_t rows : {1, 8, 20, 40, 110}) {
