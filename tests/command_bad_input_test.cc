@@ -15,6 +15,7 @@ using data::little_endian;
 using data::npy_file;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 class BadInput : public CommandTest {
  protected:
@@ -118,6 +119,20 @@ TEST_F(BadInput, NanInLossNamesStepAndLayer) {
               AllOf(HasSubstr("step 2"), HasSubstr("not finite"), HasSubstr("layer dense_1")));
   EXPECT_FALSE(exists("runs/cnn/report.json"));
   EXPECT_THAT(read("runs/cnn/log.txt"), HasSubstr("not finite"));
+}
+
+// Epochs of a millisecond are not all written at once; those before the failure must not be missed.
+TEST_F(BadInput, ARunThatFailsHasWrittenAllItsEpochs) {
+  write_cnn_job();
+  const std::string error =
+      refused(1, {"train", "cnn.toml", "--set", "training.epochs=60", "--set", "optimizer.name=sgd",
+                  "--set", "optimizer.learning_rate=0.01", "--set", "optimizer.weight_decay=400"});
+  EXPECT_THAT(error, HasSubstr("not finite"));
+  const std::string history = read("runs/cnn/history.csv");
+  const auto epochs = std::count(history.begin(), history.end(), '\n') - 1;
+  EXPECT_GT(epochs, 3) << "weights grow threefold a step";
+  EXPECT_THAT(error, HasSubstr(fmt::format("epoch {}/60", epochs)));
+  EXPECT_THAT(error, Not(HasSubstr(fmt::format("epoch {}/60", epochs + 1))));
 }
 
 TEST_F(BadInput, TruncatedAndHostileIdxFiles) {

@@ -72,6 +72,10 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
+// How often history.csv and the curves are written, whole, while epochs end: some last a
+// millisecond.
+constexpr std::chrono::seconds kResultsEvery{1};
+
 class Run {
  public:
   Run(const Job& job, const RunOptions& options)
@@ -101,7 +105,7 @@ class Run {
     try {
       return train(trainer);
     } catch (const std::exception& error) {
-      if (is_chief()) log().error(error.what());
+      if (is_chief()) failed(error.what());
       throw;
     }
   }
@@ -312,10 +316,25 @@ class Run {
     std::string line = fmt::format("epoch {}", record.epoch);
     for (const auto& [name, value] : record.values) line += fmt::format("  {} {:.6g}", name, value);
     log().info(line);
+    const auto now = std::chrono::steady_clock::now();
+    if (now < results_due_) return;
+    results_due_ = now + kResultsEvery;
     try {
       write_results();
-    } catch (const Error& error) {  // they are written again, with the next epoch or at the end
+    } catch (const Error& error) {  // they are written again, with a later epoch or at the end
       note(fmt::format("training goes on, but {}", error.what()));
+    }
+  }
+
+  // The last epochs may not have been written yet. What ended the run matters more than an error
+  // of writing them.
+  void failed(const char* why) {
+    log().error(why);
+    if (history_.empty()) return;
+    try {
+      write_results();
+    } catch (const Error& error) {
+      log().error(error.what());
     }
   }
 
@@ -431,6 +450,7 @@ class Run {
   std::optional<RunLog> log_;
   std::optional<SoloRequests> requests_;
   History history_;
+  std::chrono::steady_clock::time_point results_due_;
   uint32_t shown_epoch_ = 0;
   uint64_t samples_before_ = 0;  // at the first step of the epoch that is shown
 };
