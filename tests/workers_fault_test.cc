@@ -143,6 +143,26 @@ TEST_F(WorkersFault, WorkersWhoseLauncherDiesSaveACheckpoint) {
   }
 }
 
+// What the launcher passed on before it died asks for the same, and is not hurried by its death.
+TEST_F(WorkersFault, WorkersWhoseLauncherIsToldToStopAndDiesSaveACheckpoint) {
+  Words words = train("run", 3, "shm");
+  words.insert(words.end(),
+               {"--set", "checkpoint.every_steps=1000000", "--set", "checkpoint.every_seconds=0"});
+  Process process = start(words);
+  EXPECT_TRUE(process.wait_for_line(fmt::format("epoch 4/{}", kPagedEpochs))) << process.error();
+  const auto workers = workers_of(process);
+  ASSERT_EQ(workers.size(), 3u);
+  workers.at(1).signal(SIGSTOP);  // the others can't end without it
+  process.signal(SIGTERM);
+  EXPECT_TRUE(process.wait_for_line("stopping: saving")) << process.error();
+  process.signal(SIGKILL);
+  workers.at(1).signal(SIGCONT);
+  EXPECT_EQ(end_of(process), 128 + SIGKILL);
+  expect_all_ended(workers);
+  EXPECT_TRUE(has_checkpoint("run")) << process.error();
+  expect_resumes("run", 2, "shm");
+}
+
 // Nobody is left to lend them samples.
 TEST_F(WorkersFault, WorkersThatTrainApartEndWithTheirLauncher) {
   for (const char* strategy : {"parameter_server", "local_sgd"}) {
@@ -210,6 +230,22 @@ TEST_F(WorkersFault, SignalsToTheLauncherSaveACheckpoint) {
     expect_nothing_left(workers);
     EXPECT_EQ(report(fabric).at("stopped_by"), "signal");
     expect_resumes(fabric, 7, fabric);
+  }
+}
+
+// It sends its signal to the launcher, and then to all of the group, which has the launcher too.
+TEST_F(WorkersFault, TimeoutSavesACheckpoint) {
+  for (const int workers : {1, 3}) {
+    const std::string run = fmt::format("{}_workers", workers);
+    SCOPED_TRACE(run);
+    Words words = train(run, workers, "shm");
+    words.insert(words.begin(), {"/usr/bin/timeout", "--preserve-status", "60", STARLING_COMMAND});
+    Process process(words, {.folder = folder_.string()});
+    midway(process, run);
+    process.signal(SIGTERM);  // as if the time were over
+    EXPECT_EQ(end_of(process), 75) << process.error();
+    EXPECT_THAT(process.error(), AllOf(HasSubstr("checkpoint is saved"), Not(HasSubstr("error:"))));
+    expect_resumes(run, 2, "shm");
   }
 }
 

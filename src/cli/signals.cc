@@ -5,15 +5,26 @@
 
 #include <atomic>
 
+#include "base/stop_requests.h"
+
 namespace starling {
 namespace {
 
-std::atomic<bool> requested{false}, answered{true};
+constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
+
+StopRequests requests;
+std::atomic<bool> hung_up{false}, answered{true};
 static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
 
+// SIGHUP says that the terminal or the launcher is gone: it asks to stop, and never to hurry.
 void on_signal(int number) {
-  if (requested.exchange(true)) _exit(128 + number);
-  if (!answered) return;
+  const bool was_asked = stop_requested();
+  if (number == SIGHUP) {
+    hung_up = true;
+  } else if (requests.take(number) == StopRequests::Kind::kAgain) {
+    _exit(128 + number);
+  }
+  if (was_asked || !answered) return;
   constexpr char kMessage[] = "\nstopping: saving a checkpoint (once more to end at once)\n";
   // Nothing can be done when standard error is closed.
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
@@ -22,8 +33,7 @@ void on_signal(int number) {
 sigset_t stop_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
+  for (const int signal : kStopSignals) sigaddset(&signals, signal);
   return signals;
 }
 
@@ -42,13 +52,17 @@ void handle_stop_signals(bool tell) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : kStopSignals) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (signal == SIGHUP && before.sa_handler == SIG_IGN) continue;  // nohup
+    sigaction(signal, &action, nullptr);
+  }
   // A launcher starts its workers with these blocked.
   const sigset_t signals = stop_signals();
   sigprocmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
-bool stop_requested() { return requested.load(std::memory_order_relaxed); }
+bool stop_requested() { return requests.any() || hung_up.load(std::memory_order_relaxed); }
 
 }  // namespace starling

@@ -1,6 +1,6 @@
-// Ctrl-C and SIGTERM. The first asks the run to stop: it saves and ends. The second ends the
-// process at once, with exit code 128 + signal. What comes before they are handled waits, so that a
-// run which has just begun stops like any other.
+// Ctrl-C, SIGTERM and SIGHUP. The first asks the run to stop: it saves and ends. A second Ctrl-C or
+// SIGTERM ends the process at once, with exit code 128 + signal. What comes before they are handled
+// waits, so that a run which has just begun stops like any other.
 #pragma once
 
 #include <signal.h>

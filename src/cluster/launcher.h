@@ -5,7 +5,7 @@
 // standard error behind "[worker 2] ". SIGINT and SIGTERM to the launcher go to all workers as
 // SIGTERM. When a worker fails, the others are told at once; those that have not ended a second
 // later, or after a second signal, are killed. Workers and all that they start end with the
-// launcher, however it dies (guardian.h): they are killed, or with a `farewell` get SIGTERM and so
+// launcher, however it dies (guardian.h): they are killed, or with a `farewell` get SIGHUP and so
 // long to save. The memory that they share has no name: nothing is left behind.
 //
 // A worker that is killed is no failure if the others survive it (`survive`): the launcher

@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/stop_requests.h"
 #include "fabric/tcp/socket.h"
 
 namespace starling {
@@ -22,14 +23,16 @@ class StopSignals {
 
   void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
   int fd() const { return descriptor_.fd(); }
-  // How many have come.
-  int take() const {
+  // How many requests have come, without their echoes.
+  int take() {
     int count = 0;
-    for (signalfd_siginfo info; read(fd(), &info, sizeof info) == sizeof info;) ++count;
+    for (signalfd_siginfo info; read(fd(), &info, sizeof info) == sizeof info;)
+      count += requests_.take(static_cast<int>(info.ssi_signo)) != StopRequests::Kind::kEcho;
     return count;
   }
 
  private:
+  StopRequests requests_;
   sigset_t before_;
   Socket descriptor_;
 };

@@ -96,8 +96,10 @@ WorkerStarter::Started WorkerStarter::start(int rank, int slot) {
 // In the new process, up to exec: only calls that are safe after fork.
 void WorkerStarter::become_worker(int rank, int slot, pid_t launcher, int output,
                                   int control) const {
-  // Of the launcher's death. The guardian ends those who don't by themselves.
-  prctl(PR_SET_PDEATHSIG, options_.farewell.count() > 0 ? SIGTERM : SIGKILL);
+  // Of the launcher's death. The guardian ends those who don't by themselves. Not by SIGTERM: the
+  // launcher may have passed one on, and a second would end the worker before it has saved.
+  signal(SIGHUP, SIG_DFL);
+  prctl(PR_SET_PDEATHSIG, options_.farewell.count() > 0 ? SIGHUP : SIGKILL);
   if (getppid() != launcher) _exit(1);  // it died before that
   setpgid(0, guardian_.group());  // Ctrl-C reaches the launcher alone, which passes it on once
   signals_.restore();

@@ -45,7 +45,7 @@ class WorkerStarter {
 
   // To all that run, and what they have started themselves.
   const Guardian& guardian() const { return guardian_; }
-  const StopSignals& signals() const { return signals_; }
+  StopSignals& signals() { return signals_; }
 
  private:
   void listen();
@@ -58,7 +58,7 @@ class WorkerStarter {
   const int errors_;
   const std::chrono::steady_clock::time_point launched_ = std::chrono::steady_clock::now();
   const std::vector<Cpu> cpus_;
-  const StopSignals signals_;
+  StopSignals signals_;
   const Pipe lives_{"the lives of workers"};  // each has it as long as it lives
   const Guardian guardian_;
   std::optional<SharedSegment> segment_;

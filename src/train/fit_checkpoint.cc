@@ -19,9 +19,12 @@ namespace starling {
 namespace {
 
 std::string to_hex(std::span<const std::byte> bytes) {
-  std::string text;
-  text.reserve(bytes.size() * 2);
-  for (std::byte b : bytes) text += fmt::format("{:02x}", static_cast<unsigned>(b));
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text(bytes.size() * 2, '0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    text[2 * i] = kDigits[std::to_integer<size_t>(bytes[i] >> 4)];
+    text[2 * i + 1] = kDigits[std::to_integer<size_t>(bytes[i] & std::byte{15})];
+  }
   return text;
 }
 
