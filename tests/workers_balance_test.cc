@@ -41,7 +41,7 @@ class WorkersBalance : public WorkersTest {
   }
 
   // Worker 1 is slow from the beginning on, but for the first step, which is long enough.
-  void write_faults(const std::string& more = "", int factor = 100) const {
+  void write_faults(const std::string& more = "", int factor = 600) const {
     write("faults.toml",
           fmt::format("[[fault]]\naction = \"slow\"\nworker = 1\nfactor = {}\nstep = 2\n{}", factor,
                       more));

@@ -3,6 +3,8 @@
 // same placement without asking each other. A new view begins evenly: who is new has not seen what
 // the others have.
 //
+// Steps are measured by stretches of a hundredth of a second or more, since a neighbour on the same
+// machine disturbs for that long: steps of a millisecond would all tell of the same disturbance.
 // Every change makes the time to the next look twice as long, and every look that finds nothing to
 // change makes it a little shorter: where speeds waver, it soon waits until they show what lasts.
 // One thread.
@@ -20,8 +22,10 @@ namespace starling {
 
 class Balancer {
  public:
-  // Steps from one look at the figures to the next.
-  static constexpr uint64_t kLeastSteps = 8, kMostSteps = 256;
+  // A stretch is one step or more, and so many seconds of computing or more.
+  static constexpr double kStretchSeconds = 0.01;
+  // Stretches from one look at the figures to the next.
+  static constexpr uint64_t kLeastStretches = 8, kMostStretches = 256;
 
   Balancer(Balance balance, int shards) : balance_(balance), shards_(shards) {}
 
@@ -42,15 +46,21 @@ class Balancer {
   uint64_t changes() const { return changes_; }
 
  private:
+  void begin_stretch();
+  bool look();
+
   const Balance balance_;
   const int shards_;
   int64_t view_ = 0;
   std::vector<ShardRange> placement_;
   std::vector<bool> computes_;
   std::vector<int> counts_;       // of those that compute
-  std::vector<double> measured_;  // of those, since the last look, step by step
+  std::vector<double> stretch_;   // of those: the sums of the steps of the stretch under way
+  uint64_t stretch_steps_ = 0;    // so many
+  double stretch_seconds_ = 0;    // by the slowest worker of each
+  std::vector<double> measured_;  // of those that compute, since the last look, by stretches
   std::vector<double> medians_;
-  uint64_t steps_ = kLeastSteps;  // to be measured before the next look
+  uint64_t stretches_ = kLeastStretches;  // to be measured before the next look
   std::optional<std::vector<int>> next_;
   uint64_t changes_ = 0;
 };
