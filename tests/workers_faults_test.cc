@@ -76,6 +76,20 @@ TEST_F(WorkersFaults, AtATime) {
 }
 
 // What is not done by a signal happens at the next point that the worker passes.
+// It can't have said anything by then, and so has no beats to miss.
+TEST_F(WorkersFaults, AFreezeBeforeAWorkerTakesPart) {
+  write("time.toml", "[[fault]]\naction = \"freeze\"\nworker = 1\nat = 0\n");
+  for (const char* fabric : {"shm", "tcp"}) {
+    Words words = of(3, fabric, "time.toml");
+    words.insert(words.end(), {"--set", "strategy.heartbeat_limit=0.3"});
+    done(train(fabric, words));
+    expect_undisturbed(fabric);
+    EXPECT_EQ(report(fabric).at("workers"), 2);
+    EXPECT_THAT(report(fabric).at("recoveries").at(0).at("how").get<std::string>(),
+                HasSubstr("it was frozen"));
+  }
+}
+
 TEST_F(WorkersFaults, AllKindsMayHaveATime) {
   write("faults.toml",
         "[[fault]]\naction = \"link\"\nworker = 0\npeer = 1\nat = 0\n"

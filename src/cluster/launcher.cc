@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <optional>
 
 #include "cluster/coordination.h"
@@ -29,6 +30,14 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kGrace{1};
 // For workers that are not heard of any more.
 constexpr std::chrono::milliseconds kLookEvery{50};
+
+bool is_stopped(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(')');  // "id (name) state …"
+  return name_end != std::string::npos && text.compare(name_end, 3, ") T") == 0;
+}
 
 class Launch {
  public:
@@ -70,8 +79,9 @@ class Launch {
     bool serves = false;    // and computes nothing
     bool given_up = false;  // killed here
     int code = 0;
-    int slot = 0;     // whose cores it has
-    std::string why;  // it was killed here for that
+    int slot = 0;                              // whose cores it has
+    std::string why;                           // it was killed here for that
+    std::optional<Clock::time_point> stopped;  // since then, before it has said anything
     enum class Outcome : uint8_t { kOpen, kDone, kLost, kLeft } outcome = Outcome::kOpen;
   };
   using Outcome = Worker::Outcome;
@@ -284,6 +294,26 @@ class Launch {
       Worker& worker = workers_[static_cast<size_t>(rank)];
       if (!worker.running) continue;
       worker.why = why;
+      kill(worker.process, SIGKILL);
+    }
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      if (!workers_[rank].running || coordination_->sign_of(static_cast<int>(rank))) continue;
+      kill_if_stopped(workers_[rank]);
+    }
+  }
+
+  // Who has not said anything yet has no beats to miss, and may take its time; but the kernel knows
+  // whether it does nothing at all.
+  void kill_if_stopped(Worker& worker) const {
+    const Clock::time_point now = Clock::now();
+    if (!worker.why.empty()) return;
+    if (!is_stopped(worker.process)) {
+      worker.stopped.reset();
+    } else if (!worker.stopped) {
+      worker.stopped = now;
+    } else if (now - *worker.stopped > options_.heartbeat_limit) {
+      worker.why = fmt::format("it was frozen before it took part ({:.3g} s), and killed",
+                               std::chrono::duration<double>(now - *worker.stopped).count());
       kill(worker.process, SIGKILL);
     }
   }
