@@ -163,6 +163,22 @@ TEST_F(WorkersFault, WorkersWhoseLauncherIsToldToStopAndDiesSaveACheckpoint) {
   expect_resumes("run", 2, "shm");
 }
 
+// A step would take its thread a quarter of an hour, and the others wait for it.
+TEST_F(WorkersFault, AStuckWorkerEndsEvenIfTheGuardianIsKilledToo) {
+  write("slow.toml", "[[fault]]\naction = \"slow\"\nworker = 1\nfactor = 100000000\nstep = 20\n");
+  Words words = train("run", 3, "shm");
+  words.insert(words.end(), {"--faults", "slow.toml"});
+  Process process = start(words);
+  const auto workers = midway(process, "run");
+  ASSERT_EQ(workers.size(), 3u);
+  const Watched guardian(workers.at(1).group());
+  guardian.signal(SIGKILL);
+  process.signal(SIGKILL);
+  EXPECT_EQ(process.wait(), 128 + SIGKILL);
+  for (const auto& [rank, worker] : workers) EXPECT_TRUE(worker.ended_within(2 * kSoon));
+  expect_resumes("run", 2, "shm");
+}
+
 // Nobody is left to lend them samples.
 TEST_F(WorkersFault, WorkersThatTrainApartEndWithTheirLauncher) {
   for (const char* strategy : {"parameter_server", "local_sgd"}) {

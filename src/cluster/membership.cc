@@ -1,6 +1,8 @@
 #include "cluster/membership.h"
 
 #include <poll.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <iterator>
 #include <utility>
@@ -11,6 +13,8 @@ namespace starling {
 namespace {
 
 constexpr std::chrono::seconds kSendWait{60};  // the launcher may have been stopped for a while
+// That a worker lives on after its launcher: longer than the guardian would let it.
+constexpr std::chrono::seconds kOutlives{15};
 
 }  // namespace
 
@@ -43,6 +47,14 @@ void Membership::listen(int quit) {
     if (polled[1].revents != 0) return;
     ended = take_messages();
   }
+  // The guardian may have died with the launcher, and the worker's own thread may be stuck.
+  const auto end = now() + kOutlives;
+  while (now() < end) {
+    pollfd polled{quit, POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now()).count();
+    if (poll(&polled, 1, static_cast<int>(left)) > 0) return;
+  }
+  kill(getpid(), SIGKILL);
 }
 
 bool Membership::take_messages() {

@@ -15,7 +15,7 @@ namespace starling {
 namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
-constexpr double kMaxFactor = 1e6, kMaxSeconds = 1e9;
+constexpr double kMaxFactor = 1e9, kMaxSeconds = 1e9;
 constexpr uint64_t kRandomSteps = 30;
 
 // What each action has, in the order of Fault::Action. With `at` it has no point, no step and no
