@@ -263,8 +263,8 @@ class Run {
     for (const auto& [workers, verb] :
          {std::pair{&recovery.joined, "joined"}, {&recovery.retired, "left"}}) {
       if (workers->empty()) continue;
-      what +=
-          fmt::format("{}worker {} {}", what.empty() ? "" : "; ", fmt::join(*workers, ", "), verb);
+      what += fmt::format("{}worker{} {} {}", what.empty() ? "" : "; ",
+                          workers->size() == 1 ? "" : "s", fmt::join(*workers, ", "), verb);
     }
     if (what.empty()) what = "nobody joined";
     std::string text =
