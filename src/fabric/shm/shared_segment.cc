@@ -90,25 +90,60 @@ void require_room(size_t bytes) {
   }
 }
 
+// Large segments lie in huge pages where the kernel can make them (Linux 6.1 and later, whatever it
+// does for others): products and updates would else wait for the addresses of pages.
+constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 2 * kHugePage;
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, which is newer than the headers of Debian 12's libc
+
+size_t whole_huge_pages(size_t bytes) {
+  return bytes < kHugeFrom ? 0 : bytes / kHugePage * kHugePage;
+}
+
+Error not_mapped(size_t bytes, int error) {
+  return no_room(bytes, fmt::format("it can't be mapped: {}", std::strerror(error)),
+                 "lift the limit with `ulimit -v unlimited`, or use fewer workers");
+}
+
+// Addresses that nothing lies at, from a multiple of kHugePage on.
+void* reserve_aligned(size_t bytes) {
+  const size_t more = bytes + kHugePage;
+  void* memory = mmap(nullptr, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw not_mapped(bytes, errno);
+  auto* const begin = static_cast<std::byte*>(memory);
+  const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHugePage;
+  if (before > 0) munmap(begin, before);
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t used = before + (bytes + page - 1) / page * page;
+  if (used < more) munmap(begin + used, more - used);
+  return begin + before;
+}
+
 void* map_fd(int fd, size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const size_t huge = whole_huge_pages(bytes);
+  void* const at = huge > 0 ? reserve_aligned(bytes) : nullptr;
+  void* memory =
+      mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (at != nullptr ? MAP_FIXED : 0), fd, 0);
   if (memory == MAP_FAILED) {
     const int error = errno;
-    throw no_room(bytes, fmt::format("it can't be mapped: {}", std::strerror(error)),
-                  "lift the limit with `ulimit -v unlimited`, or use fewer workers");
+    if (at != nullptr) munmap(at, bytes);
+    throw not_mapped(bytes, error);
   }
+  if (huge > 0) madvise(memory, huge, kCollapse);  // those that are there; small ones do, too
   return memory;
+}
+
+void allocate(int fd, size_t from, size_t length, size_t bytes) {
+  int error = 0;
+  do {
+    error = posix_fallocate(fd, static_cast<off_t>(from), static_cast<off_t>(length));
+  } while (error == EINTR);
+  if (error != 0) throw no_room(bytes, std::strerror(error), kHint);
 }
 
 }  // namespace
 
-SharedSegment::SharedSegment(int fd, size_t bytes) : fd_(fd) {
-  try {
-    bytes_ = {static_cast<std::byte*>(map_fd(fd, bytes)), bytes};
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
+void SharedSegment::map_all(size_t bytes) {
+  bytes_ = {static_cast<std::byte*>(map_fd(fd_, bytes)), bytes};
 }
 
 SharedSegment SharedSegment::create(const std::string& name, size_t bytes) {
@@ -118,22 +153,19 @@ SharedSegment SharedSegment::create(const std::string& name, size_t bytes) {
     throw no_room(bytes, fmt::format("no segment can be made: {}", std::strerror(errno)),
                   "raise the number of open files with `ulimit -n`");
   }
-  int error = 0;
-  do {
-    error = ftruncate(fd, static_cast<off_t>(bytes)) != 0
-                ? errno
-                : posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-  } while (error == EINTR);
-  if (error != 0) {
-    ::close(fd);
-    throw no_room(bytes, std::strerror(error), kHint);
-  }
+  SharedSegment segment(fd);
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0)
+    throw no_room(bytes, std::strerror(errno), kHint);
+  // The kernel makes huge pages, as it maps them, only where there is something.
+  for (size_t from = 0; from < whole_huge_pages(bytes); from += kHugePage)
+    allocate(fd, from, 1, bytes);
+  segment.map_all(bytes);
+  allocate(fd, 0, bytes, bytes);
   if (fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
-    ::close(fd);
     throw run_error(fmt::format("a shared segment can't be sealed: {}", std::strerror(errno)),
                     "Starling needs Linux 5.10 or later");
   }
-  return SharedSegment(fd, bytes);
+  return segment;
 }
 
 SharedSegment SharedSegment::map(int fd) {
@@ -148,7 +180,9 @@ SharedSegment SharedSegment::map(int fd) {
     throw run_error(fmt::format("no descriptor for a shared segment: {}", std::strerror(errno)),
                     "raise the number of open files with `ulimit -n`");
   }
-  return SharedSegment(own, static_cast<size_t>(status.st_size));
+  SharedSegment segment(own);
+  segment.map_all(static_cast<size_t>(status.st_size));
+  return segment;
 }
 
 SharedSegment::~SharedSegment() {

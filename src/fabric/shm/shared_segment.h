@@ -32,7 +32,8 @@ class SharedSegment {
   std::optional<size_t> offset_of(const void* data, size_t length) const;
 
  private:
-  SharedSegment(int fd, size_t bytes);
+  explicit SharedSegment(int fd) : fd_(fd) {}  // takes it over, and has no memory yet
+  void map_all(size_t bytes);
 
   int fd_ = -1;
   std::span<std::byte> bytes_;

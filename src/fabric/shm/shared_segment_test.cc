@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +43,24 @@ TEST(SharedSegment, IsSharedWithAChildAndCannotBeCutShort) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_EQ(segment.bytes()[5], std::byte{42});
+}
+
+// Whether the kernel makes huge pages of it is the kernel's affair.
+TEST(SharedSegment, LargeOnesAreReadyForHugePages) {
+  constexpr size_t kBytes = (size_t{5} << 20) + 100, kHugePage = size_t{2} << 20;
+  const SharedSegment one = SharedSegment::create("test", kBytes);
+  const SharedSegment other = SharedSegment::map(one.fd());
+  for (const SharedSegment* segment : {&one, &other}) {
+    ASSERT_EQ(segment->bytes().size(), kBytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(segment->bytes().data()) % kHugePage, 0u);
+  }
+  struct stat status {};
+  ASSERT_EQ(fstat(one.fd(), &status), 0);
+  EXPECT_GE(static_cast<size_t>(status.st_blocks) * 512, kBytes) << "all pages are there";
+  for (const std::byte byte : other.bytes()) ASSERT_EQ(byte, std::byte{0});
+  for (size_t i = 0; i < kBytes; i += 1000) one.bytes()[i] = static_cast<std::byte>(i / 1000);
+  for (size_t i = 0; i < kBytes; i += 1000)
+    ASSERT_EQ(other.bytes()[i], static_cast<std::byte>(i / 1000)) << i;
 }
 
 TEST(SharedSegment, KnowsWhatLiesInIt) {
