@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -94,6 +96,8 @@ void require_room(size_t bytes) {
 // does for others): products and updates would else wait for the addresses of pages.
 constexpr size_t kHugePage = size_t{2} << 20, kHugeFrom = 2 * kHugePage;
 constexpr int kCollapse = 25;  // MADV_COLLAPSE, which is newer than the headers of Debian 12's libc
+constexpr size_t kCollapsedAtOnce = 8 * kHugePage;
+constexpr std::chrono::milliseconds kCollapseMost{300};
 
 size_t whole_huge_pages(size_t bytes) {
   return bytes < kHugeFrom ? 0 : bytes / kHugePage * kHugePage;
@@ -118,6 +122,17 @@ void* reserve_aligned(size_t bytes) {
   return begin + before;
 }
 
+// Of what is there. Where memory lies in bits and pieces the kernel has to move it first, and
+// workers that go on after a loss can't wait for that: small pages do, too.
+void make_huge(std::byte* memory, size_t bytes) {
+  const auto end = std::chrono::steady_clock::now() + kCollapseMost;
+  for (size_t from = 0; from < bytes && std::chrono::steady_clock::now() < end;) {
+    const size_t length = std::min(kCollapsedAtOnce, bytes - from);
+    if (madvise(memory + from, length, kCollapse) != 0) return;
+    from += length;
+  }
+}
+
 void* map_fd(int fd, size_t bytes) {
   const size_t huge = whole_huge_pages(bytes);
   void* const at = huge > 0 ? reserve_aligned(bytes) : nullptr;
@@ -128,7 +143,7 @@ void* map_fd(int fd, size_t bytes) {
     if (at != nullptr) munmap(at, bytes);
     throw not_mapped(bytes, error);
   }
-  if (huge > 0) madvise(memory, huge, kCollapse);  // those that are there; small ones do, too
+  make_huge(static_cast<std::byte*>(memory), huge);
   return memory;
 }
 
