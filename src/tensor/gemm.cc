@@ -147,7 +147,7 @@ struct Depth {
   int64_t depth;
   int64_t shards;
   int64_t total() const { return depth * shards; }
-  int64_t breaths() const { return shards * ((depth + kBreath - 1) / kBreath); }
+  int64_t breaths() const { return shards * std::max<int64_t>(1, (depth + kBreath - 1) / kBreath); }
 };
 
 constexpr int kVectors = static_cast<int>(kStrip / hn::MaxLanes(D()));
