@@ -265,6 +265,24 @@ TEST_F(WorkersFault, TimeoutSavesACheckpoint) {
   }
 }
 
+TEST_F(WorkersFault, ATerminalThatClosesSavesACheckpointButNotUnderNohup) {
+  for (const int workers : {1, 3}) {
+    for (const bool ignored : {false, true}) {
+      const std::string run = fmt::format("{}_{}", workers, ignored);
+      SCOPED_TRACE(run);
+      Words words = train(run, workers, "shm");
+      words.insert(words.begin(), STARLING_COMMAND);
+      if (ignored) words.insert(words.begin(), "/usr/bin/nohup");
+      Process process(words, {.folder = folder_.string()});
+      midway(process, run);
+      process.signal(SIGHUP);
+      EXPECT_EQ(end_of(process), ignored ? 0 : 75) << process.error();
+      EXPECT_EQ(count(process.error(), "checkpoint is saved"), ignored ? 0 : 1);
+      if (!ignored) expect_resumes(run, 2, "shm");
+    }
+  }
+}
+
 // As soon as the workers are there, which can't handle signals yet.
 TEST_F(WorkersFault, ASignalAtTheStartSavesACheckpointToo) {
   for (const char* fabric : {"shm", "tcp"}) {

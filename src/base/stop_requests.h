@@ -1,15 +1,30 @@
-// StopRequests: tells a second request to stop from an echo of the first.
+// The signals that ask to stop, and StopRequests: tells a second request from an echo of the first.
 //
 // Some signal a process and then its group, and so send it the same signal twice (timeout), and a
 // terminal that closes is told of by the kernel and by the shell. Who presses Ctrl-C again takes
 // longer. Any thread, and safe in a signal handler.
 #pragma once
 
+#include <signal.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 
 namespace starling {
+
+// Ctrl-C, SIGTERM, and SIGHUP unless it is ignored, as under nohup: one that is blocked would come
+// all the same.
+inline sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction now {};
+    sigaction(signal, nullptr, &now);
+    if (signal != SIGHUP || now.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+  }
+  return signals;
+}
 
 class StopRequests {
  public:

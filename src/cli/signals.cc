@@ -10,8 +10,6 @@
 namespace starling {
 namespace {
 
-constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP};
-
 StopRequests requests;
 std::atomic<bool> hung_up{false}, answered{true};
 static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
@@ -30,13 +28,6 @@ void on_signal(int number) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage, sizeof(kMessage) - 1);
 }
 
-sigset_t stop_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int signal : kStopSignals) sigaddset(&signals, signal);
-  return signals;
-}
-
 }  // namespace
 
 StopSignalsWait::StopSignalsWait() {
@@ -52,14 +43,11 @@ void handle_stop_signals(bool tell) {
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (const int signal : kStopSignals) {
-    struct sigaction before {};
-    sigaction(signal, nullptr, &before);
-    if (signal == SIGHUP && before.sa_handler == SIG_IGN) continue;  // nohup
-    sigaction(signal, &action, nullptr);
+  const sigset_t signals = stop_signals();
+  for (int signal = 1; signal < NSIG; ++signal) {
+    if (sigismember(&signals, signal) == 1) sigaction(signal, &action, nullptr);
   }
   // A launcher starts its workers with these blocked.
-  const sigset_t signals = stop_signals();
   sigprocmask(SIG_UNBLOCK, &signals, nullptr);
 }
 

@@ -13,9 +13,7 @@ namespace starling {
 class StopSignals {
  public:
   StopSignals() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+    const sigset_t signals = stop_signals();
     sigprocmask(SIG_BLOCK, &signals, &before_);
     descriptor_ = Socket(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   }
