@@ -12,10 +12,10 @@ namespace starling {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(FaultPoint::kCount)> kNames = {
-    "start",      "strategy",   "sliced", "step",          "gradient", "spread",
-    "announced",  "update",     "block",  "block_written", "updated",  "committed",
-    "evaluation", "checkpoint", "ledger", "record",        "results",  "pushed",
-    "lend",       "applied",    "meet",   "added"};
+    "start",    "taken",     "strategy",   "given",      "sliced", "step",
+    "gradient", "spread",    "announced",  "update",     "block",  "block_written",
+    "updated",  "committed", "evaluation", "checkpoint", "ledger", "record",
+    "results",  "pushed",    "lend",       "applied",    "meet",   "added"};
 
 }  // namespace
 

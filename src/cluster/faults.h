@@ -21,7 +21,9 @@ namespace starling {
 
 enum class FaultPoint : uint8_t {
   kStart,         // the worker has met the others for the first time
+  kTaken,         // this newcomer has what the donor gave, but has not begun to use it
   kStrategy,      // before the strategy is made
+  kGiven,         // this donor has given its state to the newcomers
   kSliced,        // the slices of optimizer state are cut, but not taken into use
   kStep,          // before the gradients of a step
   kGradient,      // after them, before they are given to the others

@@ -229,30 +229,19 @@ void World::hand_over(const char* what, const Handover& given) {
     wait(what, collectives_->gather(given.to, given.out, given.in, std::move(cuts)));
 }
 
-SharedSegment World::open_shared(int64_t process, int64_t descriptor) {
+SharedSegment World::open_shared(int rank, int64_t process, int64_t descriptor) const {
   const std::string path = fmt::format("/proc/{}/fd/{}", process, descriptor);
   const Socket file(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file) {
-    throw run_error(fmt::format("{} can't be opened: {}", path, std::strerror(errno)),
-                    "workers of one host must run as the same user; fabric = \"tcp\" shares "
-                    "nothing");
-  }
-  return SharedSegment::map(file.fd());
-}
-
-SharedSegment World::open_shared(int rank, int64_t process, int64_t descriptor) const {
-  try {
-    return open_shared(process, descriptor);
-  } catch (const Error& error) {
-    // Other reasons are this worker's own. Of a process that is dying the kernel shows it to root
-    // alone: to others it is an error to look.
-    std::error_code unseen;
-    const bool is_there =
-        std::filesystem::exists(fmt::format("/proc/{}/fd/{}", process, descriptor), unseen);
-    if (!survives() || is_there) throw;
-    throw LostWorker(fmt::format("sharing memory, worker {}: {}", name(), error.what()),
-                     error.hint(), rank);
-  }
+  if (file) return SharedSegment::map(file.fd());
+  const std::string what = fmt::format("{} can't be opened: {}", path, std::strerror(errno));
+  const char* const hint =
+      "workers of one host must run as the same user; fabric = \"tcp\" shares nothing";
+  // Other reasons are this worker's own. Of a process that is dying the kernel shows it to root
+  // alone: to others it is an error to look.
+  std::error_code unseen;
+  const bool is_there = std::filesystem::exists(path, unseen);
+  if (!survives() || is_there) throw run_error(what, hint);
+  throw LostWorker(fmt::format("sharing memory, worker {}: {}", name(), what), hint, rank);
 }
 
 SharedSegment World::share(const std::string& name, size_t bytes) {
@@ -448,21 +437,23 @@ void World::give_state(std::span<const std::byte> state) {
     wait_for("giving the state", fabric_->start_send(peer, kStateTag, state));
   }
   newcomers_.clear();
+  pass(FaultPoint::kGiven);
 }
 
-std::vector<std::byte> World::take_state() {
-  while (true) {
+void World::take_state(FunctionRef<void(int donor, std::vector<std::byte> state)> use) {
+  while (!has_state_) {
     try {
-      const int peer = rank_of(donor_);
+      const int donor = rank_of(donor_);
       uint64_t length = 0;
       wait_for(
           "taking the state",
-          fabric_->start_receive(peer, kStateTag, std::as_writable_bytes(std::span(&length, 1))));
+          fabric_->start_receive(donor, kStateTag, std::as_writable_bytes(std::span(&length, 1))));
       std::vector<std::byte> state(length);
-      wait_for("taking the state", fabric_->start_receive(peer, kStateTag, state));
+      wait_for("taking the state", fabric_->start_receive(donor, kStateTag, state));
+      pass(FaultPoint::kTaken);
+      use(donor, std::move(state));
       static_cast<void>(member_->received_state(view_, first_unit_));
       has_state_ = true;
-      return state;
     } catch (const LostWorker& lost) {
       reform(lost, [](std::span<const int>) { return false; });
     }

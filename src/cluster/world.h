@@ -131,9 +131,8 @@ class World {
   // Memory of all workers, zeroed; all ask for the same. Requires shares_memory().
   SharedSegment share(const std::string& name, size_t bytes);
 
-  // The segment that a process of this host has at that descriptor. When it can't be opened, and
-  // the process is the worker of that rank in a world that survives, that one is lost.
-  static SharedSegment open_shared(int64_t process, int64_t descriptor);
+  // The segment that the worker of that rank has at that descriptor of its process. Of one that
+  // ends meanwhile there is none: it is lost.
   SharedSegment open_shared(int rank, int64_t process, int64_t descriptor) const;
 
   void barrier(const char* what);
@@ -223,10 +222,11 @@ class World {
   void note_progress() { membership_->note_progress(); }
 
   // A worker that was started when the others were under way is a newcomer until it has the state.
-  // join() waits to be let in; take_state() for what the donor gives.
+  // join() waits to be let in; take_state() for what the donor gives: it has the state when `use`
+  // has returned, and takes another's if the donor, of that rank, is lost before.
   bool is_newcomer() const { return member_ && !has_state_; }
   void join();
-  std::vector<std::byte> take_state();
+  void take_state(FunctionRef<void(int donor, std::vector<std::byte> state)> use);
   // Whether this worker is the donor of newcomers, who wait for the state between two units.
   bool is_donor() const { return donor_ == name() && !newcomers_.empty(); }
   void give_state(std::span<const std::byte> state);

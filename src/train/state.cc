@@ -176,14 +176,15 @@ void TrainState::make(World& world) {
 
 void TrainState::join(World& world) {
   world.join();
-  given = std::make_unique<Snapshot>(unpack_snapshot(world.take_state()));
   std::optional<SharedSegment> segment;
-  if (world.shares_memory()) {
+  world.take_state([&](int donor, std::vector<std::byte> state) {
+    given = std::make_unique<Snapshot>(unpack_snapshot(std::move(state)));
+    if (!world.shares_memory()) return;
     const Json& place = given->manifest.at("shared");
     slots_ = place.at("slots").get<size_t>();
-    segment.emplace(World::open_shared(place.at("process").get<int64_t>(),
-                                       place.at("descriptor").get<int64_t>()));
-  }
+    segment.emplace(world.open_shared(donor, place.at("process").get<int64_t>(),
+                                      place.at("descriptor").get<int64_t>()));
+  });
   lay_out(world, std::move(segment));
 }
 
