@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/prefetch.h"
+#include "base/store_order.h"
 #include "tensor/tree_sum.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -48,9 +50,9 @@ HWY_INLINE void update_at(D d, const UpdateSettings& s, const float* gradient, f
                           float* first, float* second, size_t i) {
   using Kind = OptimizerKind;
   constexpr bool kIsAdam = kKind == Kind::kAdam || kKind == Kind::kAdamW;
-  __builtin_prefetch(weights + i + kAhead, 1);
-  if constexpr (kKind != Kind::kSgd) __builtin_prefetch(first + i + kAhead, 1);
-  if constexpr (kIsAdam) __builtin_prefetch(second + i + kAhead, 1);
+  prefetch_to_write(weights + i + kAhead);
+  if constexpr (kKind != Kind::kSgd) prefetch_to_write(first + i + kAhead);
+  if constexpr (kIsAdam) prefetch_to_write(second + i + kAhead);
   auto w = hn::LoadU(d, weights + i);
   auto g = hn::LoadU(d, gradient + i);
   g = hn::Max(hn::Min(g, hn::Set(d, s.clip_value)), hn::Set(d, -s.clip_value));
@@ -81,37 +83,60 @@ HWY_INLINE void update_at(D d, const UpdateSettings& s, const float* gradient, f
   hn::StoreU(w, d, weights + i);
 }
 
-template <OptimizerKind kKind>
-void update_all(UpdateSettings s, const float* gradient, size_t n, float* weights, float* first,
-                float* second) {
+// So many elements are kept at once, then updated: while the divisions of some are under way, the
+// next are kept.
+constexpr size_t kKeptAtOnce = 64;
+
+HWY_INLINE void keep(const float* array, size_t begin, size_t end, float* kept) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) update_at<kKind>(d, s, gradient, weights, first, second, i);
+  size_t i = begin;
+  for (; i + lanes <= end; i += lanes) hn::StoreU(hn::LoadU(d, array + i), d, kept + i);
+  for (; i < end; ++i) kept[i] = array[i];
+}
+
+template <OptimizerKind kKind>
+void update_all(UpdateSettings s, const float* gradient, size_t n, float* weights, float* first,
+                float* second, const UndoLog* undo) {
+  const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
-  for (; i < n; ++i) update_at<kKind>(one, s, gradient, weights, first, second, i);
+  const size_t lanes = hn::Lanes(d), at_once = undo == nullptr ? n : kKeptAtOnce;
+  for (size_t i = 0; i < n;) {
+    const size_t end = std::min(i + at_once, n);
+    if (undo != nullptr) {
+      keep(weights, i, end, undo->weights);
+      if (first != nullptr) keep(first, i, end, undo->states[0]);
+      if (second != nullptr) keep(second, i, end, undo->states[1]);
+      keep_store_order();
+      undo->kept->store(end, std::memory_order_relaxed);
+      keep_store_order();
+    }
+    for (; i + lanes <= end; i += lanes)
+      update_at<kKind>(d, s, gradient, weights, first, second, i);
+    for (; i < end; ++i) update_at<kKind>(one, s, gradient, weights, first, second, i);
+  }
 }
 
 // The gradient is checked first and then read again: by then it is in L1.
 bool check_and_update(const UpdateSettings* s, const float* gradient, size_t n, float* weights,
-                      float* first, float* second) {
+                      float* first, float* second, const UndoLog* undo) {
   using Kind = OptimizerKind;
   if (!all_finite(gradient, n)) return false;
   switch (s->kind) {
     case Kind::kSgd:
-      update_all<Kind::kSgd>(*s, gradient, n, weights, first, second);
+      update_all<Kind::kSgd>(*s, gradient, n, weights, first, second, undo);
       break;
     case Kind::kMomentum:
-      update_all<Kind::kMomentum>(*s, gradient, n, weights, first, second);
+      update_all<Kind::kMomentum>(*s, gradient, n, weights, first, second, undo);
       break;
     case Kind::kNesterov:
-      update_all<Kind::kNesterov>(*s, gradient, n, weights, first, second);
+      update_all<Kind::kNesterov>(*s, gradient, n, weights, first, second, undo);
       break;
     case Kind::kAdam:
-      update_all<Kind::kAdam>(*s, gradient, n, weights, first, second);
+      update_all<Kind::kAdam>(*s, gradient, n, weights, first, second, undo);
       break;
     case Kind::kAdamW:
-      update_all<Kind::kAdamW>(*s, gradient, n, weights, first, second);
+      update_all<Kind::kAdamW>(*s, gradient, n, weights, first, second, undo);
       break;
   }
   return true;
@@ -206,13 +231,14 @@ const char* state_name(OptimizerKind kind, int index) {
 }
 
 bool update_block(const UpdateSettings& settings, const std::optional<double>& weight_decay,
-                  const float* gradient, size_t n, float* weights, float* const* states) {
+                  const float* gradient, size_t n, float* weights, float* const* states,
+                  const UndoLog* undo) {
   UpdateSettings of_block = settings;
   if (weight_decay) of_block.set_weight_decay(*weight_decay);
   const int count = state_count(settings.kind);
   return HWY_DYNAMIC_DISPATCH(check_and_update)(&of_block, gradient, n, weights,
                                                 count > 0 ? states[0] : nullptr,
-                                                count > 1 ? states[1] : nullptr);
+                                                count > 1 ? states[1] : nullptr, undo);
 }
 
 double block_square_sum(const float* gradient, size_t n) {

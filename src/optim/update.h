@@ -8,6 +8,8 @@
 // block_square_sum for every block, global_norm and clip_scale once, then update_block on the sums.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -49,11 +51,21 @@ inline constexpr int kMaxStates = 2;
 int state_count(OptimizerKind kind);
 const char* state_name(OptimizerKind kind, int index);
 
+// Where an update keeps what it is about to overwrite, so that others can undo it if this process
+// dies meanwhile: the first `kept` elements of each array, in memory that is shared. No element is
+// written before it is among them.
+struct UndoLog {
+  std::atomic<uint64_t>* kept;  // 0 at first
+  float* weights;
+  std::array<float*, kMaxStates> states;
+};
+
 // Updates the n ≤ kBlockElements weights and states of one block; all pointers are at the block's
 // first element. Returns false, and changes nothing, when the gradient has a value that is not
-// finite. `weight_decay` is the slice's.
+// finite. `weight_decay` is the slice's; `undo` may be null.
 bool update_block(const UpdateSettings& settings, const std::optional<double>& weight_decay,
-                  const float* gradient, size_t n, float* weights, float* const* states);
+                  const float* gradient, size_t n, float* weights, float* const* states,
+                  const UndoLog* undo = nullptr);
 
 // The sum of the squares of one block's gradient: not finite if one of its values isn't.
 double block_square_sum(const float* gradient, size_t n);

@@ -79,7 +79,7 @@ class TrainStep {
   void spread_weights(const UpdateSettings& settings, bool summed);
   // Copies the new weights of blocks that others have updated.
   void take_over_weights();
-  // Calls write(first, count) for all elements of the block, but for those whose update is done;
+  // Calls write(first, count, undo) for all elements of the block, but for those whose update is done;
   // where state is shared, piece by piece, so that others can finish it.
   template <typename Write>
   void guarded(int lane, size_t block, size_t size, Write write);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/store_order.h"
 #include "tensor/buffer.h"
 
 namespace starling {
@@ -40,19 +41,8 @@ UpdateJournal::Slot& UpdateJournal::slot(size_t index) const {
   return *reinterpret_cast<Slot*>(slots_begin_ + index * slot_bytes_);
 }
 
-// copy(floats of the state, floats of the slot, count) for all that the piece consists of.
-template <typename Copy>
-void UpdateJournal::for_parts(size_t slot, size_t piece, Copy copy) const {
-  auto* kept = reinterpret_cast<float*>(slots_begin_ + slot * slot_bytes_ + kLine);
-  if (piece == first_piece(blocks_))
-    return copy(state_.statistics.data(), kept, state_.statistics.size());
-  const Block& block = state_.space->blocks()[piece / kPieces];
-  const size_t begin = piece % kPieces * kPieceElements;
-  const size_t count = std::min(kPieceElements, block.size - begin);
-  for (float* const array : state_.arrays) {
-    copy(array + block.offset + begin, kept, count);
-    kept += count;
-  }
+float* UpdateJournal::kept_floats(size_t slot) const {
+  return reinterpret_cast<float*>(slots_begin_ + slot * slot_bytes_ + kLine);
 }
 
 size_t UpdateJournal::end_piece(size_t block) const {
@@ -61,14 +51,19 @@ size_t UpdateJournal::end_piece(size_t block) const {
   return first_piece(block) + (size + kPieceElements - 1) / kPieceElements;
 }
 
-void UpdateJournal::begin(size_t index, size_t piece, uint64_t update) {
+UndoLog UpdateJournal::begin(size_t index, size_t piece, uint64_t update) {
   Slot& own = slot(index);
-  // Exchanges, not stores: what follows must not be seen before them.
-  own.piece.exchange(kNone, std::memory_order_acq_rel);
-  for_parts(index, piece,
-            [](const float* state, float* kept, size_t count) { std::copy_n(state, count, kept); });
-  own.update.store(update, std::memory_order_release);
-  own.piece.exchange(piece, std::memory_order_acq_rel);
+  float* const floats = kept_floats(index);
+  own.piece.store(kNone, std::memory_order_relaxed);
+  keep_store_order();
+  const bool is_statistics = piece == first_piece(blocks_);
+  if (is_statistics) std::copy(state_.statistics.begin(), state_.statistics.end(), floats);
+  own.kept.store(is_statistics ? state_.statistics.size() : 0, std::memory_order_relaxed);
+  own.update.store(update, std::memory_order_relaxed);
+  keep_store_order();
+  own.piece.store(piece, std::memory_order_relaxed);
+  keep_store_order();
+  return {&own.kept, floats, {floats + kPieceElements, floats + 2 * kPieceElements}};
 }
 
 void UpdateJournal::reset(uint64_t update) {
@@ -84,9 +79,18 @@ void UpdateJournal::restore(BlockRange blocks, uint64_t update) {
                          piece >= first_piece(blocks.first) && piece < first_piece(blocks.last) &&
                          !is_done(piece, update);
     if (!is_torn) continue;
-    for_parts(index, piece, [](float* state, const float* saved, size_t count) {
-      std::copy_n(saved, count, state);
-    });
+    const auto count = static_cast<std::ptrdiff_t>(kept.kept.load(std::memory_order_acquire));
+    const float* floats = kept_floats(index);
+    if (piece == first_piece(blocks_)) {
+      std::copy_n(floats, count, state_.statistics.begin());
+      continue;
+    }
+    const size_t begin =
+        state_.space->blocks()[piece / kPieces].offset + piece % kPieces * kPieceElements;
+    for (float* const array : state_.arrays) {
+      std::copy_n(floats, count, array + begin);
+      floats += kPieceElements;
+    }
   }
 }
 

@@ -1,8 +1,9 @@
 // UpdateJournal: lets others finish an update of shared state that a dead worker has begun. Every
 // piece of a block has the number of its last update; while a piece is being written, a slot of the
-// writer holds what it was before. A process may die between any two stores: its stores are seen in
-// the order in which it made them, so a piece is old, new, or torn with its old content in a slot.
-// Pieces are small so that the slot stays in the nearest cache.
+// writer holds what it was before, of as much of it as may have been written (UndoLog). A process
+// may die between any two stores: its stores are seen in the order in which it made them, so a
+// piece is old, new, or torn with its old content in a slot. Pieces are small so that the slot
+// stays in the nearest cache.
 //
 // The memory is shared by all workers. Each lane of each worker has a slot of its own; lanes may
 // write different pieces at the same time.
@@ -13,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "optim/update.h"
 #include "strategy/strategy.h"
 #include "tensor/parameter_space.h"
 
@@ -43,13 +45,14 @@ class UpdateJournal {
   bool is_done(size_t piece, uint64_t update) const {
     return versions_[piece].load(std::memory_order_acquire) == update;
   }
-  // Around the writing of a piece, by the owner of the slot. Updates are numbered from 1.
-  void begin(size_t slot, size_t piece, uint64_t update);
+  // Around the writing of a piece, by the owner of the slot, who keeps what it overwrites in the
+  // log; the statistics are kept already. Updates are numbered from 1.
+  UndoLog begin(size_t slot, size_t piece, uint64_t update);
   void end(size_t piece, uint64_t update) {
     versions_[piece].store(update, std::memory_order_release);
   }
-  // The state is that after this update now, all of it, by other means. Nobody writes meanwhile, but
-  // for others who do the same.
+  // The state is that after this update now, all of it, by other means. Nobody writes meanwhile,
+  // but for others who do the same.
   void reset(uint64_t update);
   // Gives the torn ones of these blocks their old content back. Nobody may write meanwhile, but
   // for others who restore other blocks.
@@ -59,11 +62,11 @@ class UpdateJournal {
   struct Slot {
     std::atomic<uint64_t> update;
     std::atomic<uint64_t> piece;
+    std::atomic<uint64_t> kept;  // elements of each array
   };
 
-  template <typename Copy>
-  void for_parts(size_t slot, size_t piece, Copy copy) const;
   Slot& slot(size_t index) const;
+  float* kept_floats(size_t slot) const;
 
   const State state_;
   const size_t blocks_, slots_, slot_bytes_;

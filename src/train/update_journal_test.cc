@@ -29,6 +29,16 @@ class UpdateJournalTest : public testing::Test {
   float& weight(size_t block) { return weights_[space_.blocks()[block].offset]; }
   float& moment(size_t block) { return moments_[space_.blocks()[block].offset]; }
   size_t piece(size_t block) const { return journal_->first_piece(block); }
+  // Begins a piece and keeps the first element of each array, as one does who is about to write it.
+  void begin(size_t slot, size_t piece, uint64_t update, size_t kept = 1) {
+    const UndoLog undo = journal_->begin(slot, piece, update);
+    if (piece == this->piece(journal_->statistics_block())) return;
+    const size_t at = space_.blocks()[piece / UpdateJournal::kPieces].offset +
+                      piece % UpdateJournal::kPieces * UpdateJournal::kPieceElements;
+    std::copy_n(weights_.begin() + static_cast<std::ptrdiff_t>(at), kept, undo.weights);
+    std::copy_n(moments_.begin() + static_cast<std::ptrdiff_t>(at), kept, undo.states[0]);
+    *undo.kept = kept;
+  }
   BlockRange all() const { return {0, journal_->statistics_block() + 1}; }
 
   ParameterSpace space_;
@@ -38,7 +48,7 @@ class UpdateJournalTest : public testing::Test {
 };
 
 TEST_F(UpdateJournalTest, ATornBlockGetsItsOldContentBack) {
-  journal_->begin(0, piece(1), 1);
+  begin(0, piece(1), 1);
   weight(1) = 10;  // the writer dies before the moment is written
   EXPECT_FALSE(journal_->is_done(piece(1), 1));
   journal_->restore(all(), 1);
@@ -49,10 +59,10 @@ TEST_F(UpdateJournalTest, ATornBlockGetsItsOldContentBack) {
 // Its numbers begin anew at an earlier one: what was done under them before is not done.
 TEST_F(UpdateJournalTest, AStateThatWentBackHasNothingDoneAndNothingTorn) {
   for (uint64_t update = 1; update <= 3; ++update) {
-    journal_->begin(0, piece(1), update);
+    begin(0, piece(1), update);
     journal_->end(piece(1), update);
   }
-  journal_->begin(1, piece(0), 3);
+  begin(1, piece(0), 3);
   weight(0) = 10;
   journal_->reset(2);
   for (const size_t block : {0, 1}) EXPECT_FALSE(journal_->is_done(piece(block), 3)) << block;
@@ -63,7 +73,7 @@ TEST_F(UpdateJournalTest, AStateThatWentBackHasNothingDoneAndNothingTorn) {
 }
 
 TEST_F(UpdateJournalTest, ABlockThatIsDoneStays) {
-  journal_->begin(0, piece(1), 1);
+  begin(0, piece(1), 1);
   weight(1) = 10;
   moment(1) = 20;
   journal_->end(piece(1), 1);
@@ -75,9 +85,9 @@ TEST_F(UpdateJournalTest, ABlockThatIsDoneStays) {
 }
 
 TEST_F(UpdateJournalTest, OnlyTheBlocksOfTheRangeAreRestored) {
-  journal_->begin(0, piece(0), 1);
+  begin(0, piece(0), 1);
   weight(0) = 10;
-  journal_->begin(1, piece(3), 1);
+  begin(1, piece(3), 1);
   weight(3) = 30;
   journal_->restore({3, 4}, 1);
   EXPECT_EQ(weight(0), 10);
@@ -86,7 +96,7 @@ TEST_F(UpdateJournalTest, OnlyTheBlocksOfTheRangeAreRestored) {
 
 // Slots keep what they held; it is of no meaning for another update.
 TEST_F(UpdateJournalTest, ASlotOfAnEarlierUpdateIsForgotten) {
-  journal_->begin(0, piece(2), 1);
+  begin(0, piece(2), 1);
   weight(2) = 10;
   journal_->end(piece(2), 1);
   weight(2) = 11;  // by others
@@ -99,7 +109,7 @@ TEST_F(UpdateJournalTest, PiecesCoverTheirBlocks) {
   EXPECT_EQ(journal_->end_piece(3) - journal_->first_piece(3), 1u);  // 5 elements
   const size_t last = journal_->end_piece(1) - 1;
   float& element = weights_[space_.blocks()[1].offset + kBlockElements - 1];
-  journal_->begin(0, last, 1);
+  begin(0, last, 1, UpdateJournal::kPieceElements);
   element = 10;
   weight(1) = 11;  // of another piece
   journal_->restore(all(), 1);
@@ -109,10 +119,10 @@ TEST_F(UpdateJournalTest, PiecesCoverTheirBlocks) {
 
 // Two writers died in the same piece, one after the other: both slots have what it was.
 TEST_F(UpdateJournalTest, ABlockMayBeTornTwice) {
-  journal_->begin(0, piece(1), 1);
+  begin(0, piece(1), 1);
   weight(1) = 10;
   journal_->restore(all(), 1);
-  journal_->begin(1, piece(1), 1);
+  begin(1, piece(1), 1);
   weight(1) = 99;
   journal_->restore(all(), 1);
   EXPECT_EQ(weight(1), 1);
@@ -120,11 +130,11 @@ TEST_F(UpdateJournalTest, ABlockMayBeTornTwice) {
 
 TEST_F(UpdateJournalTest, StatisticsAreABlockToo) {
   const size_t block = journal_->statistics_block();
-  journal_->begin(1, piece(block), 4);
+  begin(1, piece(block), 4);
   statistics_[5] = 50;
   journal_->restore(all(), 4);
   EXPECT_EQ(statistics_[5], 3);
-  journal_->begin(1, piece(block), 4);
+  begin(1, piece(block), 4);
   statistics_[5] = 50;
   journal_->end(piece(block), 4);
   journal_->restore(all(), 4);
