@@ -68,9 +68,10 @@ BlockRange AllReduceShared::blocks() const {
     ++all;
     if (rank < world_.rank()) ++before;
   }
-  const size_t count = space_.blocks().size();
-  const size_t first = before * count / all;
-  return {first, world_.serves(world_.rank()) ? (before + 1) * count / all : first};
+  const auto begin = [&](size_t share) {
+    return space_.share_begin(0, space_.blocks().size(), share, all);
+  };
+  return {begin(before), begin(world_.serves(world_.rank()) ? before + 1 : before)};
 }
 
 Status AllReduceShared::describe(const Status& met) const {

@@ -64,6 +64,17 @@ std::vector<Bucket> ParameterSpace::buckets(size_t bucket_bytes) const {
   return result;
 }
 
+size_t ParameterSpace::share_begin(size_t first, size_t last, size_t index, size_t count) const {
+  if (first == last) return first;
+  const auto all = blocks().subspan(first, last - first);
+  const size_t begin = all.front().offset, floats = all.back().offset + all.back().size - begin;
+  const auto is_before = [&](const Block& block) {
+    return (block.offset + block.size / 2 - begin) * count < index * floats;
+  };
+  const auto found = std::partition_point(all.begin(), all.end(), is_before);
+  return first + static_cast<size_t>(found - all.begin());
+}
+
 std::vector<size_t> ParameterSpace::name_order() const {
   std::vector<size_t> order;
   order.reserve(by_name_.size());

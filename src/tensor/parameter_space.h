@@ -79,6 +79,10 @@ class ParameterSpace {
   // Runs of blocks of at most `bucket_bytes`, or of one block where that is larger.
   std::vector<Bucket> buckets(size_t bucket_bytes = kBucketBytes) const;
 
+  // Of the blocks first … last − 1, cut into shares of as many floats, to the nearest block: the
+  // first one of share `index` of `count`; `last` for the one behind the last share.
+  size_t share_begin(size_t first, size_t last, size_t index, size_t count) const;
+
   // Indices of the slices, sorted by name, byte by byte.
   std::vector<size_t> name_order() const;
 

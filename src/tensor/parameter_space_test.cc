@@ -96,5 +96,27 @@ TEST(ParameterSpace, BucketsCoverTheSpaceWithEdgesOnBlocks) {
   EXPECT_TRUE(ParameterSpace().buckets().empty());
 }
 
+TEST(ParameterSpace, SharesHaveAsManyFloatsToTheNearestBlock) {
+  ParameterSpace space;
+  for (int64_t size : {10, 54080, 32, 288, 7, 20000}) space.add(std::to_string(size), {size}, {});
+  const size_t blocks = space.blocks().size();
+  for (const size_t first : {size_t{0}, size_t{3}, blocks - 1, blocks}) {
+    for (size_t count = 1; count <= blocks + 3; ++count) {
+      size_t floats = 0;
+      for (size_t b = first; b < blocks; ++b) floats += space.blocks()[b].size;
+      EXPECT_EQ(space.share_begin(first, blocks, 0, count), first);
+      EXPECT_EQ(space.share_begin(first, blocks, count, count), blocks);
+      for (size_t index = 0; index < count; ++index) {
+        const size_t begin = space.share_begin(first, blocks, index, count),
+                     end = space.share_begin(first, blocks, index + 1, count);
+        ASSERT_LE(begin, end);
+        size_t own = 0;
+        for (size_t b = begin; b < end; ++b) own += space.blocks()[b].size;
+        EXPECT_LE(own, floats / count + kBlockElements) << index << " of " << count;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace starling

@@ -54,16 +54,9 @@ void TrainStep::for_blocks(BlockRange range, const GradientParts& parts, bool su
     executor_.run_alone([&] { some(0, range.first, range.last); });
     return;
   }
-  // Lanes get the same number of floats, to the nearest block.
-  const auto all = state_.space.blocks().subspan(range.first, blocks);
-  const size_t begin = all.front().offset, floats = all.back().offset + all.back().size - begin;
   const auto lanes = static_cast<size_t>(executor_.lanes().count());
   const auto first_of = [&](int lane) {
-    const auto before = [&](const Block& block) {
-      return (block.offset + block.size / 2 - begin) * lanes < static_cast<size_t>(lane) * floats;
-    };
-    const auto first = std::partition_point(all.begin(), all.end(), before);
-    return range.first + static_cast<size_t>(first - all.begin());
+    return state_.space.share_begin(range.first, range.last, static_cast<size_t>(lane), lanes);
   };
   executor_.lanes().run([&](int lane) { some(lane, first_of(lane), first_of(lane + 1)); });
 }
