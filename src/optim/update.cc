@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include "base/prefetch.h"
 #include "base/store_order.h"
 #include "tensor/tree_sum.h"
 
@@ -50,9 +49,9 @@ HWY_INLINE void update_at(D d, const UpdateSettings& s, const float* gradient, f
                           float* first, float* second, size_t i) {
   using Kind = OptimizerKind;
   constexpr bool kIsAdam = kKind == Kind::kAdam || kKind == Kind::kAdamW;
-  prefetch_to_write(weights + i + kAhead);
-  if constexpr (kKind != Kind::kSgd) prefetch_to_write(first + i + kAhead);
-  if constexpr (kIsAdam) prefetch_to_write(second + i + kAhead);
+  __builtin_prefetch(weights + i + kAhead, 1);
+  if constexpr (kKind != Kind::kSgd) __builtin_prefetch(first + i + kAhead, 1);
+  if constexpr (kIsAdam) __builtin_prefetch(second + i + kAhead, 1);
   auto w = hn::LoadU(d, weights + i);
   auto g = hn::LoadU(d, gradient + i);
   g = hn::Max(hn::Min(g, hn::Set(d, s.clip_value)), hn::Set(d, -s.clip_value));

@@ -12,8 +12,6 @@
 
 #include <algorithm>
 
-#include "base/prefetch.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/gemm.cc"
 #include <hwy/cache_control.h>
@@ -228,7 +226,7 @@ void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
     }
     for (int64_t done = 0; done < depth.depth; done += kBreath) {
       for (int64_t i = std::min(places, places_left); i > 0; --i, --places_left) {
-        for (int64_t j = 0; j < kStrip; j += kLine) prefetch_to_write(place + j);
+        for (int64_t j = 0; j < kStrip; j += kLine) __builtin_prefetch(place + j, 1);
         place += to.stride;
       }
       next.part();

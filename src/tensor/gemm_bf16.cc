@@ -11,8 +11,6 @@
 
 #include <algorithm>
 
-#include "base/prefetch.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/gemm_bf16.cc"
 #include <hwy/foreach_target.h>
@@ -291,7 +289,7 @@ const float* multiply_shards(int64_t rows, int64_t columns, const Cut& cut, cons
 // Asks memory for the place of a square, which is written when its sums are there.
 void fetch_square(int64_t rows, int64_t columns, const float* c, int64_t stride) {
   for (int64_t r = 0; r < rows; ++r, c += stride) {
-    for (int64_t j = 0; j < columns; j += kLines) prefetch_to_write(c + j);
+    for (int64_t j = 0; j < columns; j += kLines) __builtin_prefetch(c + j, 1);
   }
 }
 
