@@ -82,16 +82,12 @@ HWY_INLINE void update_at(D d, const UpdateSettings& s, const float* gradient, f
   hn::StoreU(w, d, weights + i);
 }
 
-// So many elements are kept at once, then updated: while the divisions of some are under way, the
-// next are kept.
-constexpr size_t kKeptAtOnce = 64;
-
-HWY_INLINE void keep(const float* array, size_t begin, size_t end, float* kept) {
+HWY_INLINE void keep(const float* array, size_t count, float* kept) {
   const hn::ScalableTag<float> d;
   const size_t lanes = hn::Lanes(d);
-  size_t i = begin;
-  for (; i + lanes <= end; i += lanes) hn::StoreU(hn::LoadU(d, array + i), d, kept + i);
-  for (; i < end; ++i) kept[i] = array[i];
+  size_t i = 0;
+  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::LoadU(d, array + i), d, kept + i);
+  for (; i < count; ++i) kept[i] = array[i];
 }
 
 template <OptimizerKind kKind>
@@ -99,15 +95,17 @@ void update_all(UpdateSettings s, const float* gradient, size_t n, float* weight
                 float* second, const UndoLog* undo) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
-  const size_t lanes = hn::Lanes(d), at_once = undo == nullptr ? n : kKeptAtOnce;
+  const size_t lanes = hn::Lanes(d), at_once = undo == nullptr ? n : UndoLog::kElements;
   for (size_t i = 0; i < n;) {
     const size_t end = std::min(i + at_once, n);
     if (undo != nullptr) {
-      keep(weights, i, end, undo->weights);
-      if (first != nullptr) keep(first, i, end, undo->states[0]);
-      if (second != nullptr) keep(second, i, end, undo->states[1]);
+      const size_t element = undo->first + i;
+      const auto place = [&](size_t array) { return UndoLog::place(undo->floats, element, array); };
+      keep(weights + i, end - i, place(0));
+      if (first != nullptr) keep(first + i, end - i, place(1));
+      if (second != nullptr) keep(second + i, end - i, place(2));
       keep_store_order();
-      undo->kept->store(end, std::memory_order_relaxed);
+      undo->under_way->store(UndoLog::elements(element, end - i), std::memory_order_relaxed);
       keep_store_order();
     }
     for (; i + lanes <= end; i += lanes)

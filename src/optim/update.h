@@ -52,17 +52,31 @@ int state_count(OptimizerKind kind);
 const char* state_name(OptimizerKind kind, int index);
 
 // Where an update keeps what it is about to overwrite, so that others can undo it if this process
-// dies meanwhile: the first `kept` elements of each array, in memory that is shared. No element is
-// written before it is among them.
+// dies meanwhile; in memory that is shared. Elements are overwritten kElements at a time: those
+// under way are in the log, those before them are updated, those behind are not. Two such groups
+// take turns in the log: while one is written, the other is whole.
 struct UndoLog {
-  std::atomic<uint64_t>* kept;  // 0 at first
-  float* weights;
-  std::array<float*, kMaxStates> states;
+  static constexpr size_t kElements = 64;
+  static constexpr size_t kArrays = 1 + kMaxStates;  // weights, states
+  static constexpr size_t kFloats = 2 * kArrays * kElements;
+
+  std::atomic<uint64_t>* under_way;  // elements(), as they are told to others
+  float* floats;                     // kFloats of them
+  size_t first = 0;                  // where the update begins; a multiple of kElements
+
+  static uint64_t elements(size_t first, size_t count) { return uint64_t{first} << 32 | count; }
+  static size_t first_of(uint64_t elements) { return elements >> 32; }
+  static size_t count_of(uint64_t elements) { return elements & UINT32_MAX; }
+  // Of the group that begins with element `first`, the part of an array.
+  static float* place(float* floats, size_t first, size_t array) {
+    return floats + (first / kElements % 2 * kArrays + array) * kElements;
+  }
 };
 
 // Updates the n ≤ kBlockElements weights and states of one block; all pointers are at the block's
-// first element. Returns false, and changes nothing, when the gradient has a value that is not
-// finite. `weight_decay` is the slice's; `undo` may be null.
+// first element, or at undo->first if the elements before are done. Returns false, and changes
+// nothing, when the gradient has a value that is not finite. `weight_decay` is the slice's; `undo`
+// may be null.
 bool update_block(const UpdateSettings& settings, const std::optional<double>& weight_decay,
                   const float* gradient, size_t n, float* weights, float* const* states,
                   const UndoLog* undo = nullptr);

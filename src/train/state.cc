@@ -167,7 +167,7 @@ void TrainState::make(World& world) {
     if (world.survives())
       slots_ = static_cast<size_t>(world.capacity()) * static_cast<size_t>(options_.lanes);
     const size_t journal_bytes =
-        slots_ == 0 ? 0 : UpdateJournal::bytes(space, 1 + kinds, moments.size(), slots_);
+        slots_ == 0 ? 0 : UpdateJournal::bytes(space, moments.size(), slots_);
     segment.emplace(world.share(
         "starling state", state_floats(space, moments, kinds) * sizeof(float) + journal_bytes));
   }

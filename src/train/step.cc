@@ -200,21 +200,18 @@ double TrainStep::sum_gradients() {
 }
 
 template <typename Write>
-void TrainStep::guarded(int lane, size_t block, size_t size, Write write) {
+void TrainStep::guarded(int lane, size_t block, Write write) {
   UpdateJournal* const journal = state_.journal();
-  if (journal == nullptr) return write(0, size, nullptr);
+  if (journal == nullptr) return write(0, nullptr);
   const uint64_t number = state_.step + 1;
+  if (journal->is_done(block, number)) return;
   const auto slot = static_cast<size_t>(strategy_.rank() * executor_.lanes().count() + lane);
-  const size_t first = journal->first_piece(block), end = journal->end_piece(block);
-  for (size_t piece = first; piece < end; ++piece) {
-    if (journal->is_done(piece, number)) continue;
-    const UndoLog undo = journal->begin(slot, piece, number);
-    strategy_.pass(FaultPoint::kBlock);
-    const size_t begin = (piece - first) * UpdateJournal::kPieceElements;
-    write(begin, piece + 1 == end ? size - begin : UpdateJournal::kPieceElements, &undo);
-    strategy_.pass(FaultPoint::kBlockWritten);
-    journal->end(piece, number);
-  }
+  const size_t first = completing_ ? journal->progress(block, number) : 0;
+  const UndoLog undo = journal->begin(slot, block, number, first);
+  strategy_.pass(FaultPoint::kBlock);
+  write(first, &undo);
+  strategy_.pass(FaultPoint::kBlockWritten);
+  journal->end(block, number);
 }
 
 void TrainStep::spread_weights(const UpdateSettings& settings, bool summed) {
@@ -266,11 +263,11 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
   std::atomic<bool> finite{true};
   const auto update_one = [&](int lane, size_t b, const Block& block, const float* gradient) {
     const Slice& slice = state_.space.slices()[block.slice];
-    guarded(lane, b, block.size, [&](size_t first, size_t count, const UndoLog* undo) {
+    guarded(lane, b, [&](size_t first, const UndoLog* undo) {
       std::array<float*, kMaxStates> states{};
       for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind)
         states[kind] = state_.optimizer.at(kind, block.offset) + first;
-      if (!update_block(settings, slice.weight_decay, gradient + first, count,
+      if (!update_block(settings, slice.weight_decay, gradient + first, block.size - first,
                         state_.weights.data() + block.offset + first, states.data(), undo)) {
         finite = false;
       }
@@ -282,10 +279,9 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
     take_over_weights();
   }
   if (moves) {
-    guarded(0, state_.space.blocks().size(), state_.moments.size(),
-            [&](size_t, size_t, const UndoLog*) {
-              executor_.board().commit_moments(state_.moments, state_.statistics.span());
-            });
+    guarded(0, state_.space.blocks().size(), [&](size_t, const UndoLog*) {
+      executor_.board().commit_moments(state_.moments, state_.statistics.span());
+    });
   }
   return finite;
 }

@@ -79,10 +79,10 @@ class TrainStep {
   void spread_weights(const UpdateSettings& settings, bool summed);
   // Copies the new weights of blocks that others have updated.
   void take_over_weights();
-  // Calls write(first, count, undo) for all elements of the block, but for those whose update is done;
-  // where state is shared, piece by piece, so that others can finish it.
+  // Calls write(first, undo) for the elements of the block from `first` on, unless its update is
+  // done; where state is shared, so that others can finish it.
   template <typename Write>
-  void guarded(int lane, size_t block, size_t size, Write write);
+  void guarded(int lane, size_t block, Write write);
   Result skipped(const Sums& sums);
   Result done(const Sums& sums, bool applied);
   // Throws Error unless the executors of all workers have computed just the samples of the step.
