@@ -22,6 +22,7 @@ class WorkersRollBack : public WorkersTest {
     words.insert(words.end(), {"--workers", fmt::format("{}", workers), "--strategy", strategy});
     for (const std::string& setting :
          {"strategy.fabric=" + fabric, std::string("non_finite=roll_back"),
+          std::string("model.layers.0.units=1000"),  // of several blocks: every worker has some
           std::string("optimizer.name=sgd"), std::string("optimizer.learning_rate=1e30"),
           std::string("optimizer.schedule.name=step"), std::string("optimizer.schedule.every=4"),
           std::string("optimizer.schedule.gamma=1e-32"),
