@@ -8,7 +8,6 @@
 // block_square_sum for every block, global_norm and clip_scale once, then update_block on the sums.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -178,7 +178,7 @@ void TrainState::join(World& world) {
   world.join();
   std::optional<SharedSegment> segment;
   world.take_state([&](int donor, std::vector<std::byte> state) {
-    given = std::make_unique<Snapshot>(unpack_snapshot(std::move(state)));
+    given = std::make_unique<Snapshot>(unpack_snapshot(state));
     if (!world.shares_memory()) return;
     const Json& place = given->manifest.at("shared");
     slots_ = place.at("slots").get<size_t>();
