@@ -92,7 +92,7 @@ void MergePlan::sum(std::span<const float* const> parts, size_t n,
     for (float* out : outs) std::fill_n(out, n, 0.0f);
     return;
   }
-  if (is_canonical() && parts.size() <= kSumIntoPartsMax && outs.size() > 1) {
+  if (is_canonical() && parts.size() <= kTreeLeavesInRegisters && outs.size() > 1) {
     return sum_into(parts, n, outs);
   }
   // tree_sum may write over its first part only. An array that is another part is written when the

@@ -2,28 +2,18 @@
 
 #include <array>
 
-#include "tensor/tree_sum.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "collective/sum_into.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#include "tensor/tree_sum-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace starling {
 namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
-
-template <size_t kCount, class D>
-HWY_INLINE hn::Vec<D> tree_at(D d, const float* const* parts, size_t i) {
-  if constexpr (kCount == 1) {
-    return hn::LoadU(d, parts[0] + i);
-  } else {
-    constexpr size_t kLeft = tree_split(kCount);
-    return hn::Add(tree_at<kLeft>(d, parts, i), tree_at<kCount - kLeft>(d, parts + kLeft, i));
-  }
-}
 
 template <size_t kCount, class Store>
 HWY_INLINE void sum_with(const float* const* parts, size_t n, Store&& store) {
@@ -53,24 +43,8 @@ void sum_into_count(const float* const* parts, size_t n, float* const* outs, siz
 
 void sum_into_any(const float* const* parts, size_t count, size_t n, float* const* outs,
                   size_t out_count) {
-  switch (count) {
-    case 1:
-      return sum_into_count<1>(parts, n, outs, out_count);
-    case 2:
-      return sum_into_count<2>(parts, n, outs, out_count);
-    case 3:
-      return sum_into_count<3>(parts, n, outs, out_count);
-    case 4:
-      return sum_into_count<4>(parts, n, outs, out_count);
-    case 5:
-      return sum_into_count<5>(parts, n, outs, out_count);
-    case 6:
-      return sum_into_count<6>(parts, n, outs, out_count);
-    case 7:
-      return sum_into_count<7>(parts, n, outs, out_count);
-    default:
-      return sum_into_count<8>(parts, n, outs, out_count);
-  }
+  with_leaves(count,
+              [&](auto leaves) HWY_ATTR { sum_into_count<leaves()>(parts, n, outs, out_count); });
 }
 
 }  // namespace

@@ -8,10 +8,9 @@
 
 namespace starling {
 
-inline constexpr size_t kSumIntoPartsMax = 8;  // what fits in registers
-
-// outs[·][i] = the sum of parts[·][i] along the tree, for i < n. Requires 1 to kSumIntoPartsMax
-// parts. An array of outs may be one of the parts, but may not overlap one otherwise.
+// outs[·][i] = the sum of parts[·][i] along the tree, for i < n. Requires 1 to
+// kTreeLeavesInRegisters parts. An array of outs may be one of the parts, but may not overlap one
+// otherwise.
 void sum_into(std::span<const float* const> parts, size_t n, std::span<float* const> outs);
 
 }  // namespace starling

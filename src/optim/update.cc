@@ -14,6 +14,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "tensor/tree_sum-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace starling {
 namespace HWY_NAMESPACE {
@@ -24,22 +26,32 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr int32_t kNotFinite = 0x7F800000;
 
 // How early memory is asked for, in elements. The machine's own guesses stop at every page, and
-// here there are four streams.
+// here there are five streams or more.
 constexpr size_t kAhead = 256;
 
-bool all_finite(const float* x, size_t n) {
+constexpr size_t kGroup = UndoLog::kElements;
+
+// sums[k] = the sum of the gradients at i + k, for k < n ≤ kGroup; whether all are finite.
+template <size_t kCount>
+bool sum_group(const float* const* gradients, size_t i, size_t n, float* sums) {
   const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> one;
   const hn::RebindToSigned<decltype(d)> bits;
   const size_t lanes = hn::Lanes(d);
   auto largest = hn::Zero(bits);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    __builtin_prefetch(x + i + kAhead);
-    largest = hn::Max(largest, hn::BitCast(bits, hn::Abs(hn::LoadU(d, x + i))));
+  size_t k = 0;
+  for (; k + lanes <= n; k += lanes) {
+    for (size_t g = 0; g < kCount; ++g) __builtin_prefetch(gradients[g] + i + k + kAhead);
+    const auto sum = tree_at<kCount>(d, gradients, i + k);
+    largest = hn::Max(largest, hn::BitCast(bits, hn::Abs(sum)));
+    hn::StoreU(sum, d, sums + k);
   }
-  int32_t result = hn::GetLane(hn::MaxOfLanes(bits, largest));
-  for (; i < n; ++i) result = std::max(result, std::bit_cast<int32_t>(std::fabs(x[i])));
-  return result < kNotFinite;
+  bool finite = hn::AllFalse(bits, hn::Gt(largest, hn::Set(bits, kNotFinite - 1)));
+  for (; k < n; ++k) {
+    hn::StoreU(tree_at<kCount>(one, gradients, i + k), one, sums + k);
+    finite = finite && std::isfinite(sums[k]);
+  }
+  return finite;
 }
 
 // One vector of the update. Neutral values stand for what is switched off (no clipping, no decay):
@@ -49,11 +61,12 @@ HWY_INLINE void update_at(D d, const UpdateSettings& s, const float* gradient, f
                           float* first, float* second, size_t i) {
   using Kind = OptimizerKind;
   constexpr bool kIsAdam = kKind == Kind::kAdam || kKind == Kind::kAdamW;
+  // Others have read the weights and must give them up; they have no part in the states.
   __builtin_prefetch(weights + i + kAhead, 1);
-  if constexpr (kKind != Kind::kSgd) __builtin_prefetch(first + i + kAhead, 1);
-  if constexpr (kIsAdam) __builtin_prefetch(second + i + kAhead, 1);
+  if constexpr (kKind != Kind::kSgd) __builtin_prefetch(first + i + kAhead);
+  if constexpr (kIsAdam) __builtin_prefetch(second + i + kAhead);
   auto w = hn::LoadU(d, weights + i);
-  auto g = hn::LoadU(d, gradient + i);
+  auto g = hn::LoadU(d, gradient);
   g = hn::Max(hn::Min(g, hn::Set(d, s.clip_value)), hn::Set(d, -s.clip_value));
   g = hn::Mul(g, hn::Set(d, s.gradient_scale));
   if constexpr (kKind == Kind::kAdamW) {
@@ -90,51 +103,48 @@ HWY_INLINE void keep(const float* array, size_t count, float* kept) {
   for (; i < count; ++i) kept[i] = array[i];
 }
 
+// Group by group: a sum is checked before its group is written.
 template <OptimizerKind kKind>
-void update_all(UpdateSettings s, const float* gradient, size_t n, float* weights, float* first,
-                float* second, const UndoLog* undo) {
+bool update_all(UpdateSettings s, const float* const* gradients, size_t count, size_t n,
+                float* weights, float* first, float* second, const UndoLog* undo) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
-  const size_t lanes = hn::Lanes(d), at_once = undo == nullptr ? n : UndoLog::kElements;
-  for (size_t i = 0; i < n;) {
-    const size_t end = std::min(i + at_once, n);
+  const size_t lanes = hn::Lanes(d);
+  const auto sum = with_leaves(count, [](auto leaves) HWY_ATTR { return &sum_group<leaves()>; });
+  HWY_ALIGN float sums[kGroup];
+  for (size_t i = undo == nullptr ? 0 : undo->first; i < n;) {
+    const size_t begin = i, end = std::min(i + kGroup, n);
+    if (!sum(gradients, begin, end - begin, sums)) return false;
     if (undo != nullptr) {
-      const size_t element = undo->first + i;
-      const auto place = [&](size_t array) { return UndoLog::place(undo->floats, element, array); };
-      keep(weights + i, end - i, place(0));
-      if (first != nullptr) keep(first + i, end - i, place(1));
-      if (second != nullptr) keep(second + i, end - i, place(2));
+      const auto place = [&](size_t array) { return UndoLog::place(undo->floats, begin, array); };
+      keep(weights + begin, end - begin, place(0));
+      if (first != nullptr) keep(first + begin, end - begin, place(1));
+      if (second != nullptr) keep(second + begin, end - begin, place(2));
       keep_store_order();
-      undo->under_way->store(UndoLog::elements(element, end - i), std::memory_order_relaxed);
+      undo->under_way->store(UndoLog::elements(begin, end - begin), std::memory_order_relaxed);
       keep_store_order();
     }
     for (; i + lanes <= end; i += lanes)
-      update_at<kKind>(d, s, gradient, weights, first, second, i);
-    for (; i < end; ++i) update_at<kKind>(one, s, gradient, weights, first, second, i);
+      update_at<kKind>(d, s, sums + (i - begin), weights, first, second, i);
+    for (; i < end; ++i) update_at<kKind>(one, s, sums + (i - begin), weights, first, second, i);
   }
+  return true;
 }
 
-// The gradient is checked first and then read again: by then it is in L1.
-bool check_and_update(const UpdateSettings* s, const float* gradient, size_t n, float* weights,
-                      float* first, float* second, const UndoLog* undo) {
+bool update(const UpdateSettings* s, const float* const* gradients, size_t count, size_t n,
+            float* weights, float* first, float* second, const UndoLog* undo) {
   using Kind = OptimizerKind;
-  if (!all_finite(gradient, n)) return false;
   switch (s->kind) {
     case Kind::kSgd:
-      update_all<Kind::kSgd>(*s, gradient, n, weights, first, second, undo);
-      break;
+      return update_all<Kind::kSgd>(*s, gradients, count, n, weights, first, second, undo);
     case Kind::kMomentum:
-      update_all<Kind::kMomentum>(*s, gradient, n, weights, first, second, undo);
-      break;
+      return update_all<Kind::kMomentum>(*s, gradients, count, n, weights, first, second, undo);
     case Kind::kNesterov:
-      update_all<Kind::kNesterov>(*s, gradient, n, weights, first, second, undo);
-      break;
+      return update_all<Kind::kNesterov>(*s, gradients, count, n, weights, first, second, undo);
     case Kind::kAdam:
-      update_all<Kind::kAdam>(*s, gradient, n, weights, first, second, undo);
-      break;
+      return update_all<Kind::kAdam>(*s, gradients, count, n, weights, first, second, undo);
     case Kind::kAdamW:
-      update_all<Kind::kAdamW>(*s, gradient, n, weights, first, second, undo);
-      break;
+      return update_all<Kind::kAdamW>(*s, gradients, count, n, weights, first, second, undo);
   }
   return true;
 }
@@ -170,7 +180,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace starling {
-HWY_EXPORT(check_and_update);
+HWY_EXPORT(update);
 HWY_EXPORT(square_sums);
 
 namespace {
@@ -228,14 +238,17 @@ const char* state_name(OptimizerKind kind, int index) {
 }
 
 bool update_block(const UpdateSettings& settings, const std::optional<double>& weight_decay,
-                  const float* gradient, size_t n, float* weights, float* const* states,
-                  const UndoLog* undo) {
+                  std::span<const float* const> gradients, size_t n, float* weights,
+                  float* const* states, const UndoLog* undo) {
   UpdateSettings of_block = settings;
   if (weight_decay) of_block.set_weight_decay(*weight_decay);
+  std::array<const float*, kTreeLeavesInRegisters> leaves;
+  std::copy(gradients.begin(), gradients.end(), leaves.begin());
+  order_leaves({leaves.data(), gradients.size()});
   const int count = state_count(settings.kind);
-  return HWY_DYNAMIC_DISPATCH(check_and_update)(&of_block, gradient, n, weights,
-                                                count > 0 ? states[0] : nullptr,
-                                                count > 1 ? states[1] : nullptr, undo);
+  return HWY_DYNAMIC_DISPATCH(update)(&of_block, leaves.data(), gradients.size(), n, weights,
+                                      count > 0 ? states[0] : nullptr,
+                                      count > 1 ? states[1] : nullptr, undo);
 }
 
 double block_square_sum(const float* gradient, size_t n) {

@@ -1,8 +1,8 @@
-// The update of the weights: clipping, weight decay and the optimizer's formula, fused into one
-// pass over memory, block by block (tensor/parameter_space.h); the caller sums the shards'
-// gradients of a block just before, so that they are in the nearest cache. Blocks are independent
-// of one another, so lanes and workers split them as they like and get the same bits. Nothing here
-// allocates or keeps anything; all is thread-safe for distinct blocks.
+// The update of the weights: the sum of the shards' gradients, clipping, weight decay and the
+// optimizer's formula, fused into one pass over memory, block by block
+// (tensor/parameter_space.h): roots and divisions take the time in which memory brings what is
+// next. Blocks are independent of one another, so lanes and workers split them as they like and get
+// the same bits. Nothing here allocates or keeps anything; all is thread-safe for distinct blocks.
 //
 // Without clip_norm one call of update_block per block does it all. With it there are two passes:
 // block_square_sum for every block, global_norm and clip_scale once, then update_block on the sums.
@@ -72,13 +72,13 @@ struct UndoLog {
   }
 };
 
-// Updates the n ≤ kBlockElements weights and states of one block; all pointers are at the block's
-// first element, or at undo->first if the elements before are done. Returns false, and changes
-// nothing, when the gradient has a value that is not finite. `weight_decay` is the slice's; `undo`
-// may be null.
+// Updates the n ≤ kBlockElements weights and states of one block, from undo->first on if `undo` is
+// not null. The gradient is the sum of `gradients` along the tree, 1 to kTreeLeavesInRegisters
+// arrays. Returns false at a sum that is not finite: at most UndoLog::kElements elements before it,
+// nothing is changed any more. `weight_decay` is the slice's.
 bool update_block(const UpdateSettings& settings, const std::optional<double>& weight_decay,
-                  const float* gradient, size_t n, float* weights, float* const* states,
-                  const UndoLog* undo = nullptr);
+                  std::span<const float* const> gradients, size_t n, float* weights,
+                  float* const* states, const UndoLog* undo = nullptr);
 
 // The sum of the squares of one block's gradient: not finite if one of its values isn't.
 double block_square_sum(const float* gradient, size_t n);

@@ -66,8 +66,8 @@ void KeptSlice::apply(std::span<const Part> parts, const UpdateSettings& setting
     }
     std::array<float*, kMaxStates> state{};
     for (size_t kind = 0; kind < states; ++kind) state[kind] = state_(kind, block.offset);
-    static_cast<void>(update_block(settings, space_.slices()[block.slice].weight_decay, gradient,
-                                   block.size, weights_.data() + at, state.data()));
+    static_cast<void>(update_block(settings, space_.slices()[block.slice].weight_decay,
+                                   {&gradient, 1}, block.size, weights_.data() + at, state.data()));
   }
 }
 

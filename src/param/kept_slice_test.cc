@@ -41,8 +41,9 @@ TEST_F(KeptSliceTest, AnUpdateIsThatOfTheBlocksAndOfNoOthers) {
   for (size_t b = 1; b < 3; ++b) {
     const Block& block = space_.blocks()[b];
     float* state[] = {states.data() + block.offset};
-    ASSERT_TRUE(update_block(settings, {}, room.data() + (block.offset - slice.offset()),
-                             block.size, expected.data() + block.offset, state));
+    const float* const gradient = room.data() + (block.offset - slice.offset());
+    ASSERT_TRUE(update_block(settings, {}, {&gradient, 1}, block.size,
+                             expected.data() + block.offset, state));
   }
   for (size_t i = 0; i < room.size(); ++i)
     ASSERT_EQ(slice.weights()[i], expected[slice.offset() + i]) << i;

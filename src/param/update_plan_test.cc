@@ -49,11 +49,12 @@ TEST(UpdatePlan, APartOfAUpdateCountsAsSuch) {
       const auto run = [&](uint64_t samples, int updates) {
         float weight = 1, first = 0.5f, second = 0.3f;
         float* states[] = {&first, &second};
-        const float gradient = 0.7f;
+        const float value = 0.7f;
+        const float* const gradient = &value;
         for (int i = 0; i < updates; ++i) {
           const std::vector<Push> pushes = {push_of(0, samples, 5000)};
           const UpdatePlan plan = plan_update(rules, pushes, 5000, 0);
-          EXPECT_TRUE(update_block(plan.settings, {}, &gradient, 1, &weight, states));
+          EXPECT_TRUE(update_block(plan.settings, {}, {&gradient, 1}, 1, &weight, states));
         }
         return 1 - weight;
       };
@@ -104,9 +105,10 @@ TEST(UpdatePlan, HowFarWorkersHaveComeDoesNotDecay) {
     UpdateRules rules = rules_of(sgd(1));
     rules.whole = whole;
     const UpdatePlan plan = plan_update(rules, std::vector{push_of(0, 64, 0)}, 0, 0);
-    const float gradient = 0;
+    const float zero = 0;
+    const float* const gradient = &zero;
     float weight = 1;
-    EXPECT_TRUE(update_block(plan.settings, 0.5, &gradient, 1, &weight, nullptr));
+    EXPECT_TRUE(update_block(plan.settings, 0.5, {&gradient, 1}, 1, &weight, nullptr));
     EXPECT_EQ(weight == 1, whole);
   }
 }

@@ -408,9 +408,10 @@ class Repeated {
   void update(const UpdatePlan& plan, const std::vector<float>& mean) {
     for (const Block& block : space().blocks()) {
       float* state[] = {state_.momentum.data() + block.offset};
+      const float* const gradient = mean.data() + block.offset;
       ASSERT_TRUE(update_block(plan.settings, space().slices()[block.slice].weight_decay,
-                               mean.data() + block.offset, block.size,
-                               state_.weights.data() + block.offset, state));
+                               {&gradient, 1}, block.size, state_.weights.data() + block.offset,
+                               state));
     }
     ++version_;
   }

@@ -11,26 +11,16 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "tensor/tree_sum-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace starling {
 namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Trees up to this size are summed in registers, in one pass.
-constexpr size_t kRegisterLeaves = 8;
 // Larger ones go by chunks of this many floats, whose partial sums stay in L1.
 constexpr size_t kChunk = 512;
-
-template <size_t kCount, class D>
-HWY_INLINE hn::Vec<D> tree_at(D d, const float* const* shards, size_t i) {
-  if constexpr (kCount == 1) {
-    return hn::LoadU(d, shards[0] + i);
-  } else {
-    constexpr size_t kLeft = tree_split(kCount);
-    return hn::Add(tree_at<kLeft>(d, shards, i), tree_at<kCount - kLeft>(d, shards + kLeft, i));
-  }
-}
 
 template <size_t kCount>
 void sum_in_registers(const float* const* shards, size_t begin, size_t n, float* dst) {
@@ -47,23 +37,9 @@ void sum_in_registers(const float* const* shards, size_t begin, size_t n, float*
 
 // dst[0 … n) = the sums at begin … begin + n.
 void sum_chunk(const float* const* shards, size_t count, size_t begin, size_t n, float* dst) {
-  switch (count) {
-    case 1:
-      return sum_in_registers<1>(shards, begin, n, dst);
-    case 2:
-      return sum_in_registers<2>(shards, begin, n, dst);
-    case 3:
-      return sum_in_registers<3>(shards, begin, n, dst);
-    case 4:
-      return sum_in_registers<4>(shards, begin, n, dst);
-    case 5:
-      return sum_in_registers<5>(shards, begin, n, dst);
-    case 6:
-      return sum_in_registers<6>(shards, begin, n, dst);
-    case 7:
-      return sum_in_registers<7>(shards, begin, n, dst);
-    case 8:
-      return sum_in_registers<8>(shards, begin, n, dst);
+  if (count <= kTreeLeavesInRegisters) {
+    return with_leaves(
+        count, [&](auto leaves) HWY_ATTR { sum_in_registers<leaves()>(shards, begin, n, dst); });
   }
   HWY_ALIGN float right[kChunk];
   const size_t left = tree_split(count);
@@ -74,7 +50,7 @@ void sum_chunk(const float* const* shards, size_t count, size_t begin, size_t n,
 }
 
 void sum_shards(const float* const* shards, size_t count, size_t n, float* dst) {
-  if (count <= kRegisterLeaves) return sum_chunk(shards, count, 0, n, dst);
+  if (count <= kTreeLeavesInRegisters) return sum_chunk(shards, count, 0, n, dst);
   for (size_t begin = 0; begin < n; begin += kChunk) {
     sum_chunk(shards, count, begin, std::min(kChunk, n - begin), dst + begin);
   }
@@ -105,24 +81,31 @@ namespace {
 std::atomic<bool> swapped_tree_active{false};
 
 template <class T>
-std::vector<T> swap_leaves(std::span<const T> leaves) {
-  std::vector<T> result(leaves.begin(), leaves.end());
-  if (swapped_tree_active && result.size() >= 3) std::swap(result[1], result[2]);
-  return result;
+void swap_leaves(std::span<T> leaves) {
+  if (swapped_tree_active && leaves.size() >= 3) std::swap(leaves[1], leaves[2]);
 }
 
 }  // namespace
 
 void set_swapped_tree(bool on) { swapped_tree_active = on; }
 
-double tree_sum(std::span<const double> values) { return sum_values(swap_leaves(values)); }
+void order_leaves(std::span<const float*> leaves) { swap_leaves(leaves); }
+
+double tree_sum(std::span<const double> values) {
+  std::vector<double> leaves(values.begin(), values.end());
+  swap_leaves(std::span(leaves));
+  return sum_values(leaves);
+}
 
 void tree_sum(std::span<const float* const> shards, size_t n, float* dst) {
-  const std::vector<const float*> leaves = swap_leaves(shards);
+  std::vector<const float*> leaves(shards.begin(), shards.end());
+  order_leaves(leaves);
   HWY_DYNAMIC_DISPATCH(sum_shards)(leaves.data(), leaves.size(), n, dst);
 }
 
 #else
+
+void order_leaves(std::span<const float*>) {}
 
 double tree_sum(std::span<const double> values) { return sum_values(values); }
 

@@ -18,6 +18,9 @@ namespace starling {
 // How many of `count` leaves are in the left subtree; requires count ≥ 2.
 constexpr size_t tree_split(size_t count) { return std::bit_floor(count - 1); }
 
+// Sums of up to so many leaves are made in registers, in one pass.
+inline constexpr size_t kTreeLeavesInRegisters = 8;
+
 // Merges values pairwise by merge(left, right) along the tree; requires at least one value.
 template <class T, class Merge>
 T tree_reduce(std::span<const T> values, Merge&& merge) {
@@ -33,6 +36,10 @@ double tree_sum(std::span<const double> values);
 // dst[i] = the sum of shards[·][i] along the tree, for i < n; requires at least one shard. dst may
 // be the first shard, but may not overlap another.
 void tree_sum(std::span<const float* const> shards, size_t n, float* dst);
+
+// For those who add vectors up themselves (tree_sum-inl.h): brings leaves into the order in which
+// the tree takes them, which is the one they have but in a build that gets it wrong.
+void order_leaves(std::span<const float*> leaves);
 
 #ifdef STARLING_SWAPPED_TREE
 // From now on sums of three leaves or more go along the wrong tree, or again along the right one.

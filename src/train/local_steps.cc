@@ -62,9 +62,10 @@ void LocalSteps::update(std::span<float> weights, std::span<const float> gradien
       std::array<float*, kMaxStates> states{};
       for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind)
         states[kind] = state_.optimizer.at(kind, block.offset);
+      const float* const at = gradient.data() + block.offset;
       static_cast<void>(update_block(settings, state_.space.slices()[block.slice].weight_decay,
-                                     gradient.data() + block.offset, block.size,
-                                     weights.data() + block.offset, states.data()));
+                                     {&at, 1}, block.size, weights.data() + block.offset,
+                                     states.data()));
     }
   });
 }

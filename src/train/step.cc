@@ -9,12 +9,15 @@
 
 #include "base/lost_worker.h"
 #include "starling/error.h"
+#include "tensor/tree_sum.h"
 
 namespace starling {
 namespace {
 
 // Below this many floats an update takes less time than waking the lanes.
 constexpr size_t kAloneFloats = 32 * 1024;
+
+using Gradients = std::span<const float* const>;
 
 constexpr const char* kNonFiniteHint =
     "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, or set "
@@ -34,19 +37,20 @@ TrainStep::TrainStep(Executor& executor, Strategy& strategy, TrainState& state,
 
 template <typename Work>
 void TrainStep::for_blocks(BlockRange range, const GradientParts& parts, bool summed, Work work) {
+  const size_t count = summed ? 1 : parts.at.size();
+  const bool in_registers =
+      count == 1 || (count <= kTreeLeavesInRegisters && parts.plan->is_canonical());
   const auto some = [&](int lane, size_t first, size_t last) {
     std::array<const float*, kMaxShards> at;
     alignas(kAlignment) std::array<float, kBlockElements> sum;  // stays in the nearest cache
     for (size_t b = first; b < last; ++b) {
       const Block& block = state_.space.blocks()[b];
-      const size_t offset = block.offset - parts.origin;
-      const float* gradient = parts.at[0] + offset;
-      if (!summed && parts.at.size() > 1) {
-        for (size_t i = 0; i < parts.at.size(); ++i) at[i] = parts.at[i] + offset;
-        parts.plan->sum({at.data(), parts.at.size()}, block.size, sum.data());
-        gradient = sum.data();
+      for (size_t i = 0; i < count; ++i) at[i] = parts.at[i] + (block.offset - parts.origin);
+      if (!in_registers) {
+        parts.plan->sum({at.data(), count}, block.size, sum.data());
+        at[0] = sum.data();
       }
-      work(lane, b, block, gradient);
+      work(lane, b, block, Gradients(at.data(), in_registers ? count : 1));
     }
   };
   const size_t blocks = range.last - range.first;
@@ -185,10 +189,11 @@ double TrainStep::sum_gradients() {
     strategy_.look();
     const GradientParts parts = strategy_.parts();
     for_blocks(strategy_.blocks(), parts, false,
-               [&](int, size_t b, const Block& block, const float* gradient) {
+               [&](int, size_t b, const Block& block, Gradients gradients) {
                  float* const sum = parts.at[0] + (block.offset - parts.origin);
-                 if (gradient != sum) std::copy_n(gradient, block.size, sum);
-                 block_sums_[b] = block_square_sum(gradient, block.size);
+                 if (gradients.size() > 1 || gradients[0] != sum)
+                   tree_sum(gradients, block.size, sum);
+                 block_sums_[b] = block_square_sum(sum, block.size);
                });
     stage_ = Stage::kSummed;
   }
@@ -202,14 +207,14 @@ double TrainStep::sum_gradients() {
 template <typename Write>
 void TrainStep::guarded(int lane, size_t block, Write write) {
   UpdateJournal* const journal = state_.journal();
-  if (journal == nullptr) return write(0, nullptr);
+  if (journal == nullptr) return write(nullptr);
   const uint64_t number = state_.step + 1;
   if (journal->is_done(block, number)) return;
   const auto slot = static_cast<size_t>(strategy_.rank() * executor_.lanes().count() + lane);
   const size_t first = completing_ ? journal->progress(block, number) : 0;
   const UndoLog undo = journal->begin(slot, block, number, first);
   strategy_.pass(FaultPoint::kBlock);
-  write(first, &undo);
+  write(&undo);
   strategy_.pass(FaultPoint::kBlockWritten);
   journal->end(block, number);
 }
@@ -218,7 +223,7 @@ void TrainStep::spread_weights(const UpdateSettings& settings, bool summed) {
   if (stage_ == Stage::kSpread) return;
   std::atomic<bool> all_finite{true};
   float* const next = strategy_.next_weights();
-  const auto compute = [&](int, size_t, const Block& block, const float* gradient) {
+  const auto compute = [&](int, size_t, const Block& block, Gradients gradients) {
     alignas(kAlignment) std::array<std::array<float, kBlockElements>, kMaxStates> copies;
     std::array<float*, kMaxStates> states{};
     for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind) {
@@ -226,7 +231,7 @@ void TrainStep::spread_weights(const UpdateSettings& settings, bool summed) {
       std::copy_n(state_.optimizer.at(kind, block.offset), block.size, states[kind]);
     }
     std::copy_n(state_.weights.data() + block.offset, block.size, next + block.offset);
-    if (!update_block(settings, state_.space.slices()[block.slice].weight_decay, gradient,
+    if (!update_block(settings, state_.space.slices()[block.slice].weight_decay, gradients,
                       block.size, next + block.offset, states.data())) {
       all_finite = false;
     }
@@ -247,9 +252,9 @@ void TrainStep::take_over_weights() {
   const auto is_in = [](size_t b, BlockRange range) { return b >= range.first && b < range.last; };
   float* next = strategy_.next_weights();
   for_blocks({0, state_.space.blocks().size()}, {nullptr, {&next, 1}}, true,
-             [&](int, size_t b, const Block& block, const float* weights) {
+             [&](int, size_t b, const Block& block, Gradients weights) {
                if (is_in(b, own) || is_in(b, copied)) return;
-               std::copy_n(weights, block.size, state_.weights.data() + block.offset);
+               std::copy_n(weights[0], block.size, state_.weights.data() + block.offset);
              });
 }
 
@@ -261,14 +266,14 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
     if (moves) journal->restore({statistics, statistics + 1}, state_.step + 1);
   }
   std::atomic<bool> finite{true};
-  const auto update_one = [&](int lane, size_t b, const Block& block, const float* gradient) {
+  const auto update_one = [&](int lane, size_t b, const Block& block, Gradients gradients) {
     const Slice& slice = state_.space.slices()[block.slice];
-    guarded(lane, b, [&](size_t first, const UndoLog* undo) {
+    guarded(lane, b, [&](const UndoLog* undo) {
       std::array<float*, kMaxStates> states{};
       for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind)
-        states[kind] = state_.optimizer.at(kind, block.offset) + first;
-      if (!update_block(settings, slice.weight_decay, gradient + first, block.size - first,
-                        state_.weights.data() + block.offset + first, states.data(), undo)) {
+        states[kind] = state_.optimizer.at(kind, block.offset);
+      if (!update_block(settings, slice.weight_decay, gradients, block.size,
+                        state_.weights.data() + block.offset, states.data(), undo)) {
         finite = false;
       }
     });
@@ -279,7 +284,7 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
     take_over_weights();
   }
   if (moves) {
-    guarded(0, state_.space.blocks().size(), [&](size_t, const UndoLog*) {
+    guarded(0, state_.space.blocks().size(), [&](const UndoLog*) {
       executor_.board().commit_moments(state_.moments, state_.statistics.span());
     });
   }

@@ -70,8 +70,8 @@ class TrainStep {
   bool looks_first() const;
   // Returns false when a block's gradient was not finite; `summed`: sum_gradients was called.
   bool update(const UpdateSettings& settings, bool summed);
-  // Calls work(lane, index, block, gradient) with the blocks, on all lanes; the gradient is summed
-  // already if `summed`.
+  // Calls work(lane, index, block, gradients) with the blocks, on all lanes; their sum along the
+  // tree is the gradient. There is only one, the sum, if `summed`, or if registers can't sum them.
   template <typename Work>
   void for_blocks(BlockRange range, const GradientParts& parts, bool summed, Work work);
   // Where each has a part of the optimizer state: computes the new weights of this worker's blocks,
@@ -79,8 +79,8 @@ class TrainStep {
   void spread_weights(const UpdateSettings& settings, bool summed);
   // Copies the new weights of blocks that others have updated.
   void take_over_weights();
-  // Calls write(first, undo) for the elements of the block from `first` on, unless its update is
-  // done; where state is shared, so that others can finish it.
+  // Calls write(undo) to update the block, unless that is done; where state is shared, so that
+  // others can finish it, else with null.
   template <typename Write>
   void guarded(int lane, size_t block, Write write);
   Result skipped(const Sums& sums);

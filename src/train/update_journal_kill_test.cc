@@ -30,19 +30,18 @@ class UpdateJournalKill : public testing::Test {
     for (size_t i = 0; i < space_.total_floats(); ++i) gradient_.push_back(random.normal(i));
   }
 
-  // A block from `first` on, by update `number`.
-  void write(const Arrays& arrays, size_t block, uint64_t number, size_t first,
-             const UndoLog* undo) const {
-    const size_t at = space_.blocks()[block].offset + first;
+  // A block by update `number`.
+  void write(const Arrays& arrays, size_t block, uint64_t number, const UndoLog* undo) const {
+    const size_t at = space_.blocks()[block].offset;
     std::array<float*, kMaxStates> states = {arrays[1] + at, arrays[2] + at};
     const UpdateSettings settings(adam(0.01), 0.01, number - 1);
-    ASSERT_TRUE(update_block(settings, std::nullopt, gradient_.data() + at,
-                             space_.blocks()[block].size - first, arrays[0] + at, states.data(),
-                             undo));
+    const float* const gradient = gradient_.data() + at;
+    ASSERT_TRUE(update_block(settings, std::nullopt, {&gradient, 1}, space_.blocks()[block].size,
+                             arrays[0] + at, states.data(), undo));
   }
   void write_all(const Arrays& arrays, uint64_t number) const {
     for (size_t block = 0; block < space_.blocks().size(); ++block)
-      write(arrays, block, number, 0, nullptr);
+      write(arrays, block, number, nullptr);
   }
   Arrays arrays_in(float* floats) const {
     return {floats, floats + space_.total_floats(), floats + 2 * space_.total_floats()};
@@ -71,7 +70,7 @@ TEST_F(UpdateJournalKill, AnyoneCanFinishWhatADeadProcessHasBegun) {
       if (journal.is_done(block, number)) continue;
       const size_t first = completing ? journal.progress(block, number) : 0;
       const UndoLog undo = journal.begin(slot, block, number, first);
-      write(shared, block, number, first, &undo);
+      write(shared, block, number, &undo);
       journal.end(block, number);
     }
   };
