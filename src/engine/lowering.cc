@@ -90,6 +90,13 @@ Ref Lowering::weights(const Node& n, size_t index) const {
   return {.space = Space::kWeights, .offset = slice(n, index).offset};
 }
 
+Lowering::Weights Lowering::next_weights(const Group& group) const {
+  for (const Node& later : graph.nodes().subspan(static_cast<size_t>(group.main) + 1)) {
+    if (!later.parameters.empty()) return {weights(later, 0), slice(later, 0).size};
+  }
+  return {weights(node(group), 0), 0};
+}
+
 Lowering::Target Lowering::parameter_gradient(const Node& n, size_t index) {
   const Slice& s = slice(n, index);
   int& ready = plan_.ready_after_[static_cast<size_t>(&s - resources.parameters.slices().data())];

@@ -44,6 +44,12 @@ class Lowering {
   // --- parameters ---
   const Slice& slice(const Node& node, size_t index) const;
   Ref weights(const Node& node, size_t index) const;
+  // The weights that are read next after those of the group: where they are, and how many.
+  struct Weights {
+    Ref ref;
+    size_t floats;
+  };
+  Weights next_weights(const Group& group) const;
   // Where the gradient of the parameter goes. `adds` tells whether an earlier kernel of this plan
   // writes it too; otherwise it adds only when frame.accumulate says so.
   struct Target {

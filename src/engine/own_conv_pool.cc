@@ -35,10 +35,13 @@ void own_conv_pool_forward(Lowering& lowering, const Group& group) {
   const Ref bias = node.parameters.size() > 1 ? lowering.weights(node, 1) : Ref{};
   const Ref where = lowering.scratch(lowering.floats(group.output) / sizeof(float) + 1);
   const Ref scratch = lowering.scratch(conv_pool_scratch_floats(shape));
+  const Lowering::Weights next = lowering.next_weights(group);
   lowering.saved(group) = where;
   lowering.emit(node.name + " forward, pool", {x, y, where, scratch}, [=](const Frame& frame) {
     conv_pool_forward(shape, relu, x.in(frame), weights.in(frame), bias ? bias.in(frame) : nullptr,
-                      y.in(frame), bytes(where, frame), scratch.in(frame));
+                      y.in(frame), bytes(where, frame), scratch.in(frame),
+                      // In later micro-batches they are near.
+                      {next.ref.in(frame), frame.accumulate ? 0 : next.floats});
   });
 }
 

@@ -42,6 +42,23 @@ struct Planes {
   }
 };
 
+// Memory that is asked for line by line, into the second cache.
+class Soon {
+ public:
+  explicit Soon(std::span<const float> floats) : at_(floats.data()), end_(at_ + floats.size()) {}
+
+  void ask() {
+    if (at_ >= end_) return;
+    for (int line = 0; line < kLines; ++line) __builtin_prefetch(at_ + line * kLineFloats, 0, 2);
+    at_ += kLines * kLineFloats;
+  }
+
+ private:
+  static constexpr int kLines = 3;  // at a time: more would make the core wait
+  static constexpr int kLineFloats = 16;
+  const float *at_, *end_;
+};
+
 }  // namespace
 }  // namespace starling
 #endif
@@ -111,12 +128,13 @@ HWY_INLINE void pool_pixel(const ConvPoolShape& s, const Planes& planes, const f
 // the first filter that is left.
 template <class D, int kVectors, bool kRelu>
 int64_t pool_image(const ConvPoolShape& s, const Planes& planes, const float* plane, int64_t filter,
-                   const float* weights, const float* bias, float* y, uint8_t* where) {
+                   const float* weights, const float* bias, float* y, uint8_t* where, Soon& soon) {
   constexpr int64_t kFilters = kVectors * lanes_of(D());
   for (; filter + kFilters <= s.filters; filter += kFilters) {
     for (int64_t py = 0; py < s.out_h; ++py) {
       for (int64_t px = 0; px < s.out_w; ++px) {
         const int64_t at = (py * s.out_w + px) * s.filters + filter;
+        soon.ask();
         pool_pixel<D, kVectors, kRelu>(s, planes, plane + 2 * py * planes.width + 2 * px,
                                        weights + filter, bias != nullptr ? bias + filter : nullptr,
                                        y + at, where + at);
@@ -128,7 +146,7 @@ int64_t pool_image(const ConvPoolShape& s, const Planes& planes, const float* pl
 
 template <bool kRelu>
 void forward_images(const ConvPoolShape& s, const float* x, const float* weights, const float* bias,
-                    float* y, uint8_t* where, float* scratch) {
+                    float* y, uint8_t* where, float* scratch, Soon soon) {
   constexpr int kPair = static_cast<int>(16 / kTileLanes),
                 kSingle = static_cast<int>(8 / kTileLanes);
   const Planes planes(s);
@@ -143,15 +161,19 @@ void forward_images(const ConvPoolShape& s, const float* x, const float* weights
     const int64_t at = r * s.out_h * s.out_w * s.filters;
     int64_t k = 0;
     if constexpr (kWideLanes == 16)
-      k = pool_image<WideTag, 2, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
-    k = pool_image<TileTag, kPair, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
-    pool_image<TileTag, kSingle, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at);
+      k = pool_image<WideTag, 2, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at,
+                                        soon);
+    k = pool_image<TileTag, kPair, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at,
+                                          soon);
+    pool_image<TileTag, kSingle, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at,
+                                        soon);
   }
 }
 
 void forward(const ConvPoolShape& s, bool relu, const float* x, const float* weights,
-             const float* bias, float* y, uint8_t* where, float* scratch) {
-  (relu ? forward_images<true> : forward_images<false>)(s, x, weights, bias, y, where, scratch);
+             const float* bias, float* y, uint8_t* where, float* scratch, const Soon& soon) {
+  (relu ? forward_images<true> : forward_images<false>)(s, x, weights, bias, y, where, scratch,
+                                                        soon);
 }
 
 // Gradients of a vector of filters at one pooled pixel, and the inputs that each of them met: lane
@@ -294,8 +316,9 @@ size_t conv_pool_scratch_floats(const ConvPoolShape& shape) {
 }
 
 void conv_pool_forward(const ConvPoolShape& shape, bool relu, const float* x, const float* weights,
-                       const float* bias, float* y, uint8_t* where, float* scratch) {
-  HWY_DYNAMIC_DISPATCH(forward)(shape, relu, x, weights, bias, y, where, scratch);
+                       const float* bias, float* y, uint8_t* where, float* scratch,
+                       std::span<const float> soon) {
+  HWY_DYNAMIC_DISPATCH(forward)(shape, relu, x, weights, bias, y, where, scratch, Soon(soon));
 }
 
 void conv_pool_backward(const ConvPoolShape& shape, bool relu, const float* x, const float* y,

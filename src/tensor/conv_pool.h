@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace starling {
 
@@ -19,9 +20,11 @@ struct ConvPoolShape {
 size_t conv_pool_scratch_floats(const ConvPoolShape& shape);
 
 // y[rows][out_h][out_w][filters]; where[] gets the winner's place in its 2×2 (first of equals).
-// `weights` is [filters][channels][3][3]; `bias` may be null.
+// `weights` is [filters][channels][3][3]; `bias` may be null. Memory has little to do here: `soon`
+// is asked for meanwhile, which the caller reads next and another core may have written.
 void conv_pool_forward(const ConvPoolShape& shape, bool relu, const float* x, const float* weights,
-                       const float* bias, float* y, uint8_t* where, float* scratch);
+                       const float* bias, float* y, uint8_t* where, float* scratch,
+                       std::span<const float> soon = {});
 
 // dw and db (which may be null) are added to when `accumulate`, else overwritten. With `relu`
 // gradients pass only where y > 0 (y is read then, else may be null).
