@@ -3,6 +3,9 @@
 // counters, spun on. This file is fixed and uses nothing of ours, so that the yardstick does not
 // move with what it measures; bench/run compares it with memcpy, which moves as many bytes.
 //   bare_sum --world 2
+//   bare_sum --world 2 --only read    what no sum can be faster than: each rank reads its part of
+//   all
+//                                     arrays and stores nothing
 #include <sys/mman.h>
 
 #include <atomic>
@@ -28,8 +31,9 @@ struct Line {
 
 class BareSum final : public bench::AllReducer {
  public:
-  BareSum(const bench::Control& control, char* memory)
-      : rank_(static_cast<size_t>(control.rank)),
+  BareSum(const bench::Control& control, char* memory, bool only_reads)
+      : only_reads_(only_reads),
+        rank_(static_cast<size_t>(control.rank)),
         world_(static_cast<size_t>(control.world)),
         lines_(reinterpret_cast<Line*>(memory)),
         arrays_(reinterpret_cast<float*>(memory + 4096)) {}
@@ -48,7 +52,9 @@ class BareSum final : public bench::AllReducer {
 
   void all_reduce() override {
     meet();
-    if (world_ == 2) {
+    if (only_reads_) {
+      for (size_t r = 0; r < world_; ++r) read(at(r));
+    } else if (world_ == 2) {
       sum_two(at(0), at(1));
     } else {
       sum_many();
@@ -79,6 +85,17 @@ class BareSum final : public bench::AllReducer {
     for (; i < end_; ++i) a[i] = b[i] = a[i] + b[i];
   }
 
+  // Eight sums, so that none of them waits for itself.
+  void read(const float* a) const {
+    constexpr size_t kSums = 8;
+    Vector sums[kSums] = {};
+    for (size_t i = begin_; i + kSums * kLanes <= end_; i += kSums * kLanes) {
+      for (size_t k = 0; k < kSums; ++k)
+        sums[k] += *reinterpret_cast<const Vector*>(a + i + k * kLanes);
+    }
+    for (const Vector& sum : sums) asm volatile("" : : "m"(sum));  // is wanted
+  }
+
   void sum_many() const {
     for (size_t i = begin_; i < end_; ++i) {
       float sum = 0;
@@ -87,6 +104,7 @@ class BareSum final : public bench::AllReducer {
     }
   }
 
+  const bool only_reads_;
   const size_t rank_, world_;
   Line* const lines_;
   float* const arrays_;
@@ -100,7 +118,7 @@ void run(const bench::Options& options) {
                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::runtime_error("no shared memory");
   const bench::Control control = bench::fork_ranks(world);
-  BareSum reducer(control, static_cast<char*>(memory));
+  BareSum reducer(control, static_cast<char*>(memory), options.text("only", "") == "read");
   bench::serve(reducer, control);
 }
 

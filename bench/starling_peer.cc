@@ -2,14 +2,18 @@
 //   starling_peer --model cnn --batch 64 --lanes 1 --shards 2 --precision f32
 //   starling_peer --model cnn --profile 200
 //   starling launch -n 2 -- starling_peer --model cnn      workers: the chief serves for all
+//   starling launch -n 2 -- starling_peer --own 1          workers that have nothing in common but
+//                                                          that they meet after every step
 #include <fmt/format.h>
 
 #include <array>
 #include <iostream>
 #include <span>
+#include <stdexcept>
 
 #include "base/isa.h"
 #include "cluster/world.h"
+#include "fabric/shm/shm_fabric.h"
 #include "job.h"
 #include "profile.h"
 #include "starling/cluster.h"
@@ -20,15 +24,34 @@ namespace {
 
 constexpr size_t kLineBytes = 64;
 
+// A model of this worker's own, whose steps end when those of all others do.
+class InStep final : public bench::Subject {
+ public:
+  InStep(bench::Job& job, starling::World& world) : job_(job), world_(world) {}
+
+  void step() override {
+    job_.step();
+    if (world_.workers() == 1) return;
+    const auto met = world_.shm()->barrier().pass(starling::Instant::max());
+    if (!met) throw std::runtime_error(met.failure().message);
+  }
+  double loss() override { return job_.loss(); }
+  size_t activation_bytes() override { return job_.activation_bytes(); }
+
+ private:
+  bench::Job& job_;
+  starling::World& world_;
+};
+
 // Each line that the chief reads is done by all workers; they sleep while there is none.
-void serve_with_workers(bench::Job& job, size_t base_bytes, starling::World& world) {
+void serve_with_workers(bench::Subject& subject, size_t base_bytes, starling::World& world) {
   while (true) {
     std::string line;
     std::array<char, kLineBytes> words{};
     if (world.is_chief() && std::getline(std::cin, line)) line.copy(words.data(), words.size() - 1);
     world.broadcast("order", std::as_writable_bytes(std::span(words)));
     if (words[0] == 0) return;
-    const std::string answer = bench::answer_to(words.data(), job, base_bytes);
+    const std::string answer = bench::answer_to(words.data(), subject, base_bytes);
     if (!world.is_chief()) continue;
     fmt::print("{}\n", answer);
     std::fflush(stdout);
@@ -37,7 +60,8 @@ void serve_with_workers(bench::Job& job, size_t base_bytes, starling::World& wor
 
 void run(const bench::Options& options) {
   const size_t base_bytes = bench::process_bytes("VmRSS");
-  const starling::Cluster cluster = starling::Cluster::from_environment();
+  const starling::Cluster cluster = starling::Cluster::from_environment(), alone;
+  const bool own = options.number("own", 0) != 0;
   bench::Job job({.model = options.text("model", "cnn"),
                   .batch = static_cast<uint64_t>(options.number("batch", 64)),
                   .lanes = static_cast<int>(options.number("lanes", 1)),
@@ -45,7 +69,7 @@ void run(const bench::Options& options) {
                   .micro_batch = options.number("micro-batch", 0),
                   .precision = starling::precision_from_name(options.text("precision", "f32")),
                   .rate = options.real("rate", 1e-6)},
-                 cluster.world());
+                 own ? alone.world() : cluster.world());
   const std::string about =
       fmt::format(R"({{"program": "starling", "version": "{}", "isa": "{}", "flops_per_step": {}, )"
                   R"("micro_batch": {}, "state_bytes": {}}})",
@@ -57,7 +81,9 @@ void run(const bench::Options& options) {
   }
   if (cluster.is_chief()) fmt::print("{}\n", about);
   std::fflush(stdout);
-  serve_with_workers(job, base_bytes, cluster.world());
+  InStep in_step(job, cluster.world());
+  bench::Subject& subject = own ? static_cast<bench::Subject&>(in_step) : job;
+  serve_with_workers(subject, base_bytes, cluster.world());
 }
 
 }  // namespace

@@ -69,9 +69,9 @@ class Reducer(Program):
     def timed(self, steps):
         return self.ask(f"run {self.floats} {steps}")
 
-    def use(self, size, seconds):
+    def use(self, size, seconds, sums=True):
         self.floats = size // 4
-        wrong = self.ask(f"check {self.floats}")
+        wrong = self.ask(f"check {self.floats}") if sums else 0
         if wrong:
             fail(f"{self.name}: {wrong:.0f} sums of {self.floats} floats are wrong",
                  "a bug of ours or of the benchmark; its figures would mean nothing")
@@ -149,11 +149,13 @@ class WorkersBench:
     def measure_all_reduce(self):
         ours, shared = self.ours(), self.ours(result="shared")
         bare = Reducer([f"{self.options.build}/bin/bare_sum", "--world", 2], self.cores, "bare sum")
+        reading = Reducer([f"{self.options.build}/bin/bare_sum", "--world", 2, "--only", "read"], self.cores, "reading")
         gloos, mpis = [self.gloo(name) for name in GLOO], [self.openmpi(name) for name in OPENMPI]
         rows = []
         for size in SIZES:
             for program in (ours, shared, bare):
                 program.use(size, self.seconds)
+            reading.use(size, self.seconds, sums=False)
             targets = SMALL if size <= 64 * KIB else LARGE
             row = {"bytes": size, "bare": take_turns(ours, bare, self.options.pairs),
                    "shared": take_turns(shared, bare, self.options.pairs)}
@@ -161,13 +163,15 @@ class WorkersBench:
                 peer, tried = self.best_of(programs, size)
                 row[key] = take_turns(ours, peer, self.options.pairs)
                 row[key].update(setting=peer.name, tried=tried)
+                if row[key]["ratio"] < targets[key]:
+                    row[key]["most"] = take_turns(reading, peer, self.options.pairs)
             for key in ("bare", "gloo", "openmpi"):
                 row[key]["target"] = targets[key]
             row["shared"]["target"] = targets["bare"]
             rows.append(row)
             print(f"  {size_text(size)}: {row['bare']['ratio']:.2f}× bare, {row['gloo']['ratio']:.1f}× Gloo, "
                   f"{row['openmpi']['ratio']:.2f}× Open MPI", file=sys.stderr, flush=True)
-        for program in (ours, shared, bare, *gloos, *mpis):
+        for program in (ours, shared, bare, reading, *gloos, *mpis):
             program.close()
         self.results["all_reduce"] = rows
         self.tables += self.all_reduce_table(rows)
@@ -188,7 +192,8 @@ class WorkersBench:
                      ratio_text(row["shared"])]
             for key in ("gloo", "openmpi"):
                 peer = row[key]
-                cells += [f"{ratio_text(peer, 1)}, {peer['setting']}, {peer['peer_s'] * 1e6:.4g} µs", target_text(peer)]
+                most = f"; reading both arrays and no more: {ratio_text(peer['most'], 1)}" if "most" in peer else ""
+                cells += [f"{ratio_text(peer, 1)}, {peer['setting']}, {peer['peer_s'] * 1e6:.4g} µs", target_text(peer) + most]
             text.append("| " + " | ".join(cells) + " |")
         if bare < 0.6 * copy:
             text += ["", "**The bare sum is slow beside memcpy here: it is no good yardstick in this run.**"]
@@ -213,9 +218,10 @@ class WorkersBench:
 
     # Training.
 
-    def workers(self, model, batch, count, shards, cores, rate=1e-6):
+    def workers(self, model, batch, count, shards, cores, rate=1e-6, own=False):
+        """`own`: each has a model of its own, and they only meet after every step."""
         peer = [f"{self.options.build}/bin/starling_peer", "--model", model, "--batch", batch, "--lanes", 1, "--shards", shards,
-                "--rate", rate]
+                "--rate", rate, "--own", int(own)]
         launch = [] if count == 1 else [f"{self.options.build}/bin/starling", "launch", "-n", count, "--lanes", 1, "--"]
         return Program(launch + peer, cores, threads=1)
 
@@ -273,6 +279,13 @@ class WorkersBench:
         self.tables += [f"| {row['model']} | {row['batch']} | {row['shards']} | {ratio_text(row)} | {target_text(row)} | {row['ours_s'] * 1e3:.4g} | "
                         f"{row['peer_s'] * 1e3:.4g} | {row['setting']} |" for row in rows]
 
+    def in_step(self, model, batch, shards):
+        """How much longer half a batch takes one process when another does the same, and they meet after every step."""
+        with contextlib.closing(self.workers(model, batch // 2, 1, shards // 2, self.bench.cores[1])) as alone, \
+                contextlib.closing(self.workers(model, batch // 2, 2, shards // 2, self.cores, own=True)) as together:
+            alone.calibrate(3 * self.seconds), together.calibrate(3 * self.seconds)
+            return 1 / take_turns(together, alone, self.options.pairs)["ratio"]
+
     def two_at_once(self, model, batch, shards):
         """How much longer a step of one worker takes while another process does the same beside it."""
         programs = [self.workers(model, batch, 1, shards, {core}) for core in sorted(self.cores)]
@@ -298,14 +311,17 @@ class WorkersBench:
                     one.calibrate(3 * self.seconds), two.calibrate(3 * self.seconds)
                     turns = take_turns(two, one, self.options.pairs)
                 rows.append({"model": NAMES[model], "batch": batch, "shards": shards, "target": target, **turns,
-                             "two_at_once": self.two_at_once(model, batch, shards)})
+                             "two_at_once": self.two_at_once(model, batch, shards),
+                             "in_step": self.in_step(model, batch, shards)})
                 print(f"  {NAMES[model]}, S = {shards}: {rows[-1]['ratio']:.2f}×", file=sys.stderr, flush=True)
         self.results["workers"] = rows
         self.tables += ["", "Training, 1 → 2 workers, one core each, f32. The ceiling is that of two processes with a "
-                        "worker each that have nothing to do with each other: they share caches and memory too.", "",
-                        "| model | batch | S | ratio | target | 2 workers ms | 1 worker ms | of 2 | ceiling |", "|" + "---|" * 9]
+                        "worker each that have nothing to do with each other: they share caches and memory too. Those in step have half "
+                        "of the batch each and a whole update, and meet after every step: what disturbs one makes the other wait.", "",
+                        "| model | batch | S | ratio | target | 2 workers ms | 1 worker ms | of 2 | ceiling | in step |",
+                        "|" + "---|" * 10]
         self.tables += [f"| {row['model']} | {row['batch']} | {row['shards']} | {ratio_text(row)} | {target_text(row)} | {row['ours_s'] * 1e3:.4g} | "
-                        f"{row['peer_s'] * 1e3:.4g} | {row['ratio'] / 2:.0%} | {2 / row['two_at_once']:.2f}× |" for row in rows]
+                        f"{row['peer_s'] * 1e3:.4g} | {row['ratio'] / 2:.0%} | {2 / row['two_at_once']:.2f}× | {2 / row['in_step']:.2f}× |" for row in rows]
 
     def measure_workers_memory(self):
         rows = []
