@@ -253,7 +253,7 @@ class WorkersBench:
             for bucket_mb in (25, 100) if model == "large" else (25,):
                 program = self.ddp(model, batch, layout=layout, bucket_mb=bucket_mb)
                 program.calibrate(3 * self.seconds)
-                tried[program.setting] = min(program.sample() for _ in range(3))
+                tried[program.setting] = min(program.sample() for _ in range(9))
                 if best is None or tried[program.setting] < tried[best.setting]:
                     program, best = best, program
                 if program:
