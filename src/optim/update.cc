@@ -96,11 +96,14 @@ HWY_INLINE void update_at(D d, const UpdateSettings& s, const float* gradient, f
 }
 
 HWY_INLINE void keep(const float* array, size_t count, float* kept) {
-  const hn::ScalableTag<float> d;
-  const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) hn::StoreU(hn::LoadU(d, array + i), d, kept + i);
-  for (; i < count; ++i) kept[i] = array[i];
+  const hn::CappedTag<float, kGroup> d;
+  constexpr size_t kLanes = hn::MaxLanes(d);
+  if (count == kGroup) {
+#pragma GCC unroll 16
+    for (size_t i = 0; i < kGroup; i += kLanes) hn::StoreU(hn::LoadU(d, array + i), d, kept + i);
+  } else {
+    std::copy_n(array, count, kept);
+  }
 }
 
 // Group by group: a sum is checked before its group is written.
