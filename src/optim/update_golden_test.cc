@@ -9,7 +9,6 @@
 
 #include "golden.h"
 #include "optim/update.h"
-#include "tensor/tree_sum.h"
 
 namespace starling {
 namespace {
