@@ -3,9 +3,8 @@
 // counters, spun on. This file is fixed and uses nothing of ours, so that the yardstick does not
 // move with what it measures; bench/run compares it with memcpy, which moves as many bytes.
 //   bare_sum --world 2
-//   bare_sum --world 2 --only read    what no sum can be faster than: each rank reads its part of
-//   all
-//                                     arrays and stores nothing
+//   bare_sum --world 2 --only read    each rank reads its part of all arrays, from beginning to
+//                                     end, and stores nothing: the floor of sums that do so
 #include <sys/mman.h>
 
 #include <atomic>
