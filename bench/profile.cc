@@ -172,12 +172,11 @@ std::string profile(Job& job, int steps) {
     const double step_ns = timed_ns([&] { job.step(); });
     const double gradient_ns = timed_ns([&] { executor.gradient(job.rows()); });
     executor.run_alone([&] { clock.step(i >= 0); });
-    const double packing_ns =
-        timed_ns([&] { executor.lanes().run([&](int lane) { executor.refresh_packed(lane); }); });
+    const double packing_ns = timed_ns([&] { executor.refresh_updated(); });
     if (i < 0) continue;
     whole.push_back(step_ns);
     gradient.push_back(gradient_ns);
-    packing.push_back(executor.has_packed() ? packing_ns : 0);
+    packing.push_back(executor.packed_bytes() > 0 ? packing_ns : 0);
   }
 
   const double step_ns = median(whole), gradient_ns = median(gradient),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/claim.h"
 #include "engine/onednn.h"
 #include "engine/reference.h"
 
@@ -47,10 +48,31 @@ void Executor::use_memory(ExecutorMemory memory) {
   gradients_.clear();
   prepared_.clear();
   stacks_ = nullptr;
+  packed_.use(computed_with());
+  if (memory_.weights != nullptr) refresh();
+}
+
+void Executor::refresh() {
+  if (memory_.weights != nullptr)
+    std::copy_n(weights_, parameters_.total_floats(), memory_.weights);
+  refresh_updated();
+}
+
+void Executor::refresh_updated() {
+  if (packed_.bytes() > 0) lanes_.run([&](int lane) { packed_.refresh(lane, lanes_.count()); });
+}
+
+void Executor::claim_weights() {
+  const auto claim_from = [&](size_t first, size_t last) {
+    for (size_t i = first; i < last; i += kLineFloats) claim(memory_.weights + i);
+  };
+  claim_from(0, memory_.own_weights.first);
+  claim_from(memory_.own_weights.second, parameters_.total_floats());
 }
 
 void Executor::move_to(const float* weights, float* gradient) {
   weights_ = weights;
+  memory_.weights = nullptr;
   packed_.use(weights);
   if (gradients_.empty()) gradients_.push_back(gradient);
   gradients_[0] = gradient;
@@ -159,6 +181,7 @@ void Executor::gradient(const BatchRows& batch, ShardRange range, GradientWatch*
     for (size_t stack = next++; stack < stacks; stack = next++)
       run_stack(lane, stack, batch, watch);
   });
+  if (memory_.weights != nullptr) claim_weights();
 }
 
 void Executor::backward_watched(int lane, Plan& plan, const Frame& frame, GradientWatch& watch) {
@@ -233,7 +256,7 @@ void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t
   frame.base[static_cast<size_t>(Space::kArena)] = state.arena.data();
   frame.base[static_cast<size_t>(Space::kFeatures)] = features;
   frame.base[static_cast<size_t>(Space::kLabels)] = labels;
-  frame.base[static_cast<size_t>(Space::kWeights)] = const_cast<float*>(weights_);
+  frame.base[static_cast<size_t>(Space::kWeights)] = const_cast<float*>(computed_with());
   frame.losses = state.losses.data();
   frame.metrics = state.metrics.data();
   frame.context.rows = rows;
@@ -330,7 +353,7 @@ std::string Executor::find_non_finite(const BatchRows& batch, const float* stati
                                  .samples = batch.samples},
                      .features = features.data(),
                      .labels = labels.data(),
-                     .weights = weights_,
+                     .weights = computed_with(),
                      .statistics = statistics,
                      .shard_moments = scratch.data()});
   return reference.first_non_finite();
@@ -340,6 +363,11 @@ size_t Executor::arena_bytes() const {
   size_t sum = 0;
   for (const Lane& lane : lane_state_) sum += lane.arena.size() * sizeof(float);
   return sum;
+}
+
+size_t Executor::packed_bytes() const {
+  const size_t copy = memory_.weights != nullptr ? parameters_.total_floats() : 0;
+  return packed_.bytes() + copy * sizeof(float);
 }
 
 size_t Executor::gradient_bytes() const {

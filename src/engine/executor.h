@@ -18,6 +18,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/lanes.h"
@@ -57,6 +58,10 @@ struct ExecutorMemory {
   double* board = nullptr;  // of ShardBoard
   // The flat gradient of stack `index` of this worker's stacks.
   std::function<float*(size_t index)> gradient = {};
+  // A copy of the weights to compute with, which whoever updates them writes, too; and from where
+  // to where this worker does that.
+  float* weights = nullptr;
+  std::pair<size_t, size_t> own_weights = {};
 };
 
 // Is told of buckets of a gradient before all of it is computed: for a strategy that sends them on.
@@ -90,7 +95,6 @@ class Executor {
   void gradient(const BatchRows& batch, ShardRange range, GradientWatch* watch = nullptr);
   void gradient(const BatchRows& batch) { gradient(batch, {0, options_.shards}); }
   ShardBoard& board() { return *board_; }
-  bool has_packed() const { return packed_.bytes() > 0; }
 
   // Of the last gradient(): the stacks in shard order, and their flat gradients.
   std::span<const ShardRange> stacks() const { return stacks_->ranges; }
@@ -112,8 +116,10 @@ class Executor {
   // The outputs of the model, row by row.
   std::vector<float> predict(const RowReader& reader, uint64_t count, const float* statistics);
 
-  // After the weights have changed: lane `lane` refreshes its part of their packed copies.
-  void refresh_packed(int lane) { packed_.refresh(lane, lanes_.count()); }
+  // After the weights have changed: brings the copies up to date that this computes with.
+  void refresh();
+  // The same after an update, which has written ExecutorMemory::weights itself.
+  void refresh_updated();
 
   Lanes& lanes() { return lanes_; }
   // Runs `work` on this thread as lanes run: with their settings.
@@ -126,10 +132,10 @@ class Executor {
   // Names the first layer with a value that is not finite, of the last batch; empty if none is.
   std::string find_non_finite(const BatchRows& batch, const float* statistics);
 
-  // Bytes of activations (arenas), of stack gradients and of packed weights.
+  // Bytes of activations (arenas), of stack gradients and of copies of weights.
   size_t arena_bytes() const;
   size_t gradient_bytes() const;
-  size_t packed_bytes() const { return packed_.bytes(); }
+  size_t packed_bytes() const;
   // Compiles what these shards of a step need: so that memory is known, and the first step is
   // quick. Returns the stacks.
   std::span<const ShardRange> prepare(const StepSize& step, ShardRange range);
@@ -169,6 +175,11 @@ class Executor {
   void run_inference(const RowReader& reader, uint64_t count, const float* statistics,
                      ChunkRange chunks, bool with_labels, ChunkUse use);
   uint64_t chunk_rows() const;
+  // What others are about to update of the copy of the weights (base/claim.h).
+  void claim_weights();
+  const float* computed_with() const {
+    return memory_.weights != nullptr ? memory_.weights : weights_;
+  }
 
   const Graph& graph_;
   const LossPtr loss_;

@@ -239,7 +239,7 @@ TEST(OwnConv, WeightsAndGradientMayMove) {
     compute(moved);
     Floats gradient(rig.space.total_floats());
     moved.move_to(rig.weights.data(), gradient.data());
-    moved.refresh_packed(0);
+    moved.refresh();
     compute(moved);
     const float* const wanted = there.gradients()[0];
     EXPECT_EQ(rig.only_parameters(gradient),

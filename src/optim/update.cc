@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/claim.h"
 #include "base/store_order.h"
 #include "tensor/tree_sum.h"
 
@@ -32,7 +33,7 @@ constexpr size_t kGroup = UndoLog::kElements;
 
 // sums[k] = the sum of the gradients at i + k, for k < n ≤ kGroup; whether all are finite.
 template <size_t kCount>
-bool sum_group(const float* const* gradients, size_t i, size_t n, float* sums) {
+bool sum_group(const float* const* gradients, size_t i, size_t n, uint32_t claimed, float* sums) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
   const hn::RebindToSigned<decltype(d)> bits;
@@ -44,6 +45,11 @@ bool sum_group(const float* const* gradients, size_t i, size_t n, float* sums) {
     const auto sum = tree_at<kCount>(d, gradients, i + k);
     largest = hn::Max(largest, hn::BitCast(bits, hn::Abs(sum)));
     hn::StoreU(sum, d, sums + k);
+    if (claimed != 0 && k % kLineFloats == 0) {
+      for (size_t g = 0; g < kCount; ++g) {
+        if ((claimed >> g & 1) != 0) claim(gradients[g] + i + k);
+      }
+    }
   }
   bool finite = hn::AllFalse(bits, hn::Gt(largest, hn::Set(bits, kNotFinite - 1)));
   for (; k < n; ++k) {
@@ -94,6 +100,7 @@ HWY_INLINE void update_at(D d, const UpdateSettings& s, const float* gradient, f
   hn::StoreU(w, d, weights + i);
 }
 
+// Copies `count` ≤ kGroup elements.
 HWY_INLINE void keep(const float* array, size_t count, float* kept) {
   const hn::CappedTag<float, kGroup> d;
   constexpr size_t kLanes = hn::MaxLanes(d);
@@ -108,15 +115,16 @@ HWY_INLINE void keep(const float* array, size_t count, float* kept) {
 // Group by group: a sum is checked before its group is written.
 template <OptimizerKind kKind>
 bool update_all(UpdateSettings s, const float* const* gradients, size_t count, size_t n,
-                float* weights, float* first, float* second, const UndoLog* undo) {
+                float* weights, float* first, float* second, const UpdateSharing& sharing) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
   const size_t lanes = hn::Lanes(d);
   const auto sum = with_leaves(count, [](auto leaves) HWY_ATTR { return &sum_group<leaves()>; });
   HWY_ALIGN float sums[kGroup];
+  const UndoLog* const undo = sharing.undo;
   for (size_t i = undo == nullptr ? 0 : undo->first; i < n;) {
     const size_t begin = i, end = std::min(i + kGroup, n);
-    if (!sum(gradients, begin, end - begin, sums)) return false;
+    if (!sum(gradients, begin, end - begin, sharing.claimed, sums)) return false;
     if (undo != nullptr) {
       const auto place = [&](size_t array) { return UndoLog::place(undo->floats, begin, array); };
       keep(weights + begin, end - begin, place(0));
@@ -130,23 +138,27 @@ bool update_all(UpdateSettings s, const float* const* gradients, size_t count, s
       update_at<kKind>(d, s, sums + (i - begin), weights, first, second, i);
     for (; i < end; ++i) update_at<kKind>(one, s, sums + (i - begin), weights, first, second, i);
   }
+  for (float* const copy : sharing.copies) {
+    float* const block = copy + sharing.offset;
+    for (size_t i = 0; i < n; i += kGroup) keep(weights + i, std::min(kGroup, n - i), block + i);
+  }
   return true;
 }
 
 bool update(const UpdateSettings* s, const float* const* gradients, size_t count, size_t n,
-            float* weights, float* first, float* second, const UndoLog* undo) {
+            float* weights, float* first, float* second, const UpdateSharing* sharing) {
   using Kind = OptimizerKind;
   switch (s->kind) {
     case Kind::kSgd:
-      return update_all<Kind::kSgd>(*s, gradients, count, n, weights, first, second, undo);
+      return update_all<Kind::kSgd>(*s, gradients, count, n, weights, first, second, *sharing);
     case Kind::kMomentum:
-      return update_all<Kind::kMomentum>(*s, gradients, count, n, weights, first, second, undo);
+      return update_all<Kind::kMomentum>(*s, gradients, count, n, weights, first, second, *sharing);
     case Kind::kNesterov:
-      return update_all<Kind::kNesterov>(*s, gradients, count, n, weights, first, second, undo);
+      return update_all<Kind::kNesterov>(*s, gradients, count, n, weights, first, second, *sharing);
     case Kind::kAdam:
-      return update_all<Kind::kAdam>(*s, gradients, count, n, weights, first, second, undo);
+      return update_all<Kind::kAdam>(*s, gradients, count, n, weights, first, second, *sharing);
     case Kind::kAdamW:
-      return update_all<Kind::kAdamW>(*s, gradients, count, n, weights, first, second, undo);
+      return update_all<Kind::kAdamW>(*s, gradients, count, n, weights, first, second, *sharing);
   }
   return true;
 }
@@ -241,7 +253,7 @@ const char* state_name(OptimizerKind kind, int index) {
 
 bool update_block(const UpdateSettings& settings, const std::optional<double>& weight_decay,
                   std::span<const float* const> gradients, size_t n, float* weights,
-                  float* const* states, const UndoLog* undo) {
+                  float* const* states, const UpdateSharing& sharing) {
   UpdateSettings of_block = settings;
   if (weight_decay) of_block.set_weight_decay(*weight_decay);
   std::array<const float*, kTreeLeavesInRegisters> leaves;
@@ -250,7 +262,7 @@ bool update_block(const UpdateSettings& settings, const std::optional<double>& w
   const int count = state_count(settings.kind);
   return HWY_DYNAMIC_DISPATCH(update)(&of_block, leaves.data(), gradients.size(), n, weights,
                                       count > 0 ? states[0] : nullptr,
-                                      count > 1 ? states[1] : nullptr, undo);
+                                      count > 1 ? states[1] : nullptr, &sharing);
 }
 
 double block_square_sum(const float* gradient, size_t n) {

@@ -72,13 +72,22 @@ struct UndoLog {
   }
 };
 
-// Updates the n ≤ kBlockElements weights and states of one block, from undo->first on if `undo` is
-// not null. The gradient is the sum of `gradients` along the tree, 1 to kTreeLeavesInRegisters
+// What others have to do with the memory of an update.
+struct UpdateSharing {
+  const UndoLog* undo = nullptr;
+  // Copies of weights that get the new ones, too; the block begins at this element of each.
+  std::span<float* const> copies = {};
+  size_t offset = 0;
+  uint32_t claimed = 0;  // bit i: others write gradient i next (base/claim.h)
+};
+
+// Updates the n ≤ kBlockElements weights and states of one block, from undo->first on if there is
+// an undo log. The gradient is the sum of `gradients` along the tree, 1 to kTreeLeavesInRegisters
 // arrays. Returns false at a sum that is not finite: at most UndoLog::kElements elements before it,
 // nothing is changed any more. `weight_decay` is the slice's.
 bool update_block(const UpdateSettings& settings, const std::optional<double>& weight_decay,
                   std::span<const float* const> gradients, size_t n, float* weights,
-                  float* const* states, const UndoLog* undo = nullptr);
+                  float* const* states, const UpdateSharing& sharing = {});
 
 // The sum of the squares of one block's gradient: not finite if one of its values isn't.
 double block_square_sum(const float* gradient, size_t n);

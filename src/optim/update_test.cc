@@ -195,6 +195,30 @@ TEST(Update, ShardsAreSummedByTheTree) {
   }
 }
 
+// Sharing is about where numbers lie: it changes none.
+TEST(Update, CopiesGetTheNewWeightsAndClaimsChangeNothing) {
+  constexpr size_t kOffset = 32;
+  for (const size_t n : {size_t{7}, size_t{64}, size_t{1000}}) {
+    SCOPED_TRACE(n);
+    Model plain(n), shared(n);
+    const std::vector<Floats> gradients = {random_floats(n, 1), random_floats(n, 2)};
+    const UpdateSettings settings(adam(0.01), 0.01, 0);
+    ASSERT_TRUE(plain.update(settings, std::nullopt, gradients));
+    std::vector<Floats> claimed = gradients;
+    const std::array<const float*, 2> at = {claimed[0].data(), claimed[1].data()};
+    std::vector<Floats> copies(3, Floats(kOffset + n + 1, -1.0f));
+    const std::array<float*, 3> places = {copies[0].data(), copies[1].data(), copies[2].data()};
+    std::array<float*, kMaxStates> states = {shared.states[0].data(), shared.states[1].data()};
+    ASSERT_TRUE(update_block(settings, std::nullopt, at, n, shared.weights.data(), states.data(),
+                             {.copies = places, .offset = kOffset, .claimed = 0b10}));
+    EXPECT_EQ(shared, plain);
+    EXPECT_EQ(claimed, gradients);
+    Floats wanted(kOffset + n + 1, -1.0f);
+    std::copy(plain.weights.begin(), plain.weights.end(), wanted.begin() + kOffset);
+    for (const Floats& copy : copies) EXPECT_EQ(copy, wanted);
+  }
+}
+
 TEST(Update, EndsBeforeAValueThatIsNotFinite) {
   const float inf = std::numeric_limits<float>::infinity();
   for (const Optimizer& optimizer : all_optimizers()) {

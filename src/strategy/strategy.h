@@ -28,6 +28,7 @@ struct GradientParts {
   const MergePlan* plan = nullptr;
   std::span<float* const> at;
   size_t origin = 0;
+  uint32_t of_others = 0;  // bit i: part i is another process's, which will write it again
 };
 
 // Blocks first … last−1 of the parameter space.
@@ -87,6 +88,8 @@ class Strategy {
   virtual const Ownership* ownership() const { return nullptr; }
   virtual float* next_weights() { return nullptr; }
   virtual Status spread(bool& /*finite*/) { return {}; }
+  // Copies of the weights, in the layout of the space: whoever updates blocks writes them, too.
+  virtual std::span<float* const> weight_copies() const { return {}; }
   // Blocks of another worker whose state this one updates too, and their gradient.
   virtual BlockRange copied_blocks() const { return {}; }
   virtual GradientParts copied_parts() const { return {}; }

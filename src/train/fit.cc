@@ -322,7 +322,9 @@ bool FitLoop::run_epoch() {
   if (options_.replay) return replay_epoch();
   const uint64_t steps = steps_per_epoch();
   start_loader();
-  impl_.any_executor();  // refreshes packed copies: a callback may have changed the weights
+  // A callback may have changed the weights, of shared ones perhaps another worker's.
+  impl_.weights_changed();
+  impl_.any_executor();
   epoch_begin_ = Clock::now();
   epoch_seconds_ = 0;
   epoch_samples_ = 0;

@@ -29,8 +29,7 @@ std::vector<double> LeaseWork::Result::told_sums() const {
 }
 
 LeaseWork::Result LeaseStep::run(const Work& work, const RowReader& reader) {
-  if (executor_.has_packed())
-    executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
+  executor_.refresh_updated();
   plan_ = &merges_.of(StepSize::of_batch(static_cast<int64_t>(work.samples.size()))).plan;
   const bool early = !early_.buckets.empty() && !optimizer_.clip_norm;
   executor_.gradient({.samples = work.samples, .reader = &reader, .epoch = work.epoch},

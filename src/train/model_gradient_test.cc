@@ -30,7 +30,7 @@ class ModelGradient : public testing::TestWithParam<GradientCase> {
 
   // The mean loss of the batch, and its gradient with respect to all weights.
   double loss(Executor& executor, std::vector<double>* gradient = nullptr) {
-    executor.lanes().run([&](int lane) { executor.refresh_packed(lane); });
+    executor.refresh();
     executor.gradient(
         {.samples = ids_, .features = features_.data(), .labels = labels_.data(), .epoch = 1});
     if (gradient != nullptr) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "base/claim.h"
 #include "base/lost_worker.h"
 #include "starling/error.h"
 #include "tensor/tree_sum.h"
@@ -125,8 +126,7 @@ TrainStep::Result TrainStep::finish(double rate, const Wishes& wishes) {
     sum_gradients();
     stop_at_gradient("; the weights in memory hold a part of this step");
   }
-  if (executor_.has_packed())
-    executor_.lanes().run([&](int lane) { executor_.refresh_packed(lane); });
+  executor_.refresh_updated();
   ++state_.step;
   return done(sums, true);
 }
@@ -266,6 +266,8 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
     if (moves) journal->restore({statistics, statistics + 1}, state_.step + 1);
   }
   std::atomic<bool> finite{true};
+  const std::span<float* const> weight_copies = strategy_.weight_copies();
+  const uint32_t claimed = claims_pay() && !summed ? strategy_.parts().of_others : 0;
   const auto update_one = [&](int lane, size_t b, const Block& block, Gradients gradients) {
     const Slice& slice = state_.space.slices()[block.slice];
     guarded(lane, b, [&](const UndoLog* undo) {
@@ -273,7 +275,8 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
       for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind)
         states[kind] = state_.optimizer.at(kind, block.offset);
       if (!update_block(settings, slice.weight_decay, gradients, block.size,
-                        state_.weights.data() + block.offset, states.data(), undo)) {
+                        state_.weights.data() + block.offset, states.data(),
+                        {undo, weight_copies, block.offset, claimed})) {
         finite = false;
       }
     });

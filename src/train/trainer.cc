@@ -98,7 +98,7 @@ Executor& Trainer::Impl::executor_for(uint64_t batch) {
 Executor& Trainer::Impl::any_executor() { return executor_ ? fresh() : executor_for(64); }
 
 Executor& Trainer::Impl::fresh() {
-  if (stale_) executor_->lanes().run([&](int lane) { executor_->refresh_packed(lane); });
+  if (stale_) executor_->refresh();
   stale_ = false;
   return *executor_;
 }

@@ -37,7 +37,7 @@ class UpdateJournalKill : public testing::Test {
     const UpdateSettings settings(adam(0.01), 0.01, number - 1);
     const float* const gradient = gradient_.data() + at;
     ASSERT_TRUE(update_block(settings, std::nullopt, {&gradient, 1}, space_.blocks()[block].size,
-                             arrays[0] + at, states.data(), undo));
+                             arrays[0] + at, states.data(), {.undo = undo}));
   }
   void write_all(const Arrays& arrays, uint64_t number) const {
     for (size_t block = 0; block < space_.blocks().size(); ++block)
