@@ -48,13 +48,17 @@ void Executor::use_memory(ExecutorMemory memory) {
   gradients_.clear();
   prepared_.clear();
   stacks_ = nullptr;
-  packed_.use(computed_with());
-  if (memory_.weights != nullptr) refresh();
+  packed_.use(weights_of(0));
+  if (!memory_.weights.empty()) refresh();
 }
 
 void Executor::refresh() {
-  if (memory_.weights != nullptr)
-    std::copy_n(weights_, parameters_.total_floats(), memory_.weights);
+  if (!memory_.weights.empty()) {
+    lanes_.run([&](int lane) {
+      std::copy_n(weights_, parameters_.total_floats(),
+                  memory_.weights[static_cast<size_t>(lane)].copy);
+    });
+  }
   refresh_updated();
 }
 
@@ -62,17 +66,18 @@ void Executor::refresh_updated() {
   if (packed_.bytes() > 0) lanes_.run([&](int lane) { packed_.refresh(lane, lanes_.count()); });
 }
 
-void Executor::claim_weights() {
+void Executor::claim_weights(int lane) {
+  const LaneWeights& own = memory_.weights[static_cast<size_t>(lane)];
   const auto claim_from = [&](size_t first, size_t last) {
-    for (size_t i = first; i < last; i += kLineFloats) claim(memory_.weights + i);
+    for (size_t i = first; i < last; i += kLineFloats) claim(own.copy + i);
   };
-  claim_from(0, memory_.own_weights.first);
-  claim_from(memory_.own_weights.second, parameters_.total_floats());
+  claim_from(0, own.own_first);
+  claim_from(own.own_last, parameters_.total_floats());
 }
 
 void Executor::move_to(const float* weights, float* gradient) {
   weights_ = weights;
-  memory_.weights = nullptr;
+  memory_.weights.clear();
   packed_.use(weights);
   if (gradients_.empty()) gradients_.push_back(gradient);
   gradients_[0] = gradient;
@@ -133,6 +138,7 @@ std::span<const ShardRange> Executor::prepare(const StepSize& step, ShardRange r
   for (Lane& lane : lane_state_) {
     if (lane.moments.size() < moments_.size()) lane.moments = Buffer<double>(moments_.size());
   }
+  if (stack_lanes_.size() < stacks_->ranges.size()) stack_lanes_.resize(stacks_->ranges.size());
   while (gradients_.size() < stacks_->ranges.size()) {
     if (!memory_.gradient) own_gradients_.emplace_back(parameters_.total_floats());
     gradients_.push_back(memory_.gradient ? memory_.gradient(gradients_.size())
@@ -180,8 +186,8 @@ void Executor::gradient(const BatchRows& batch, ShardRange range, GradientWatch*
     require_one_thread();
     for (size_t stack = next++; stack < stacks; stack = next++)
       run_stack(lane, stack, batch, watch);
+    if (!memory_.weights.empty()) claim_weights(lane);
   });
-  if (memory_.weights != nullptr) claim_weights();
 }
 
 void Executor::backward_watched(int lane, Plan& plan, const Frame& frame, GradientWatch& watch) {
@@ -205,6 +211,7 @@ void Executor::backward_watched(int lane, Plan& plan, const Frame& frame, Gradie
 void Executor::run_stack(int lane, size_t index, const BatchRows& batch, GradientWatch* watch) {
   const ShardRange stack = stacks_->ranges[index];
   Lane& state = lane_state_[static_cast<size_t>(lane)];
+  stack_lanes_[index] = lane;
   const int64_t begin = stack_begin(batch, stack.begin), end = stack_begin(batch, stack.end);
   const int64_t before = board_->samples(stack.begin);  // in earlier batches of the step
   Frame frame;
@@ -256,7 +263,7 @@ void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t
   frame.base[static_cast<size_t>(Space::kArena)] = state.arena.data();
   frame.base[static_cast<size_t>(Space::kFeatures)] = features;
   frame.base[static_cast<size_t>(Space::kLabels)] = labels;
-  frame.base[static_cast<size_t>(Space::kWeights)] = const_cast<float*>(computed_with());
+  frame.base[static_cast<size_t>(Space::kWeights)] = const_cast<float*>(weights_of(lane));
   frame.losses = state.losses.data();
   frame.metrics = state.metrics.data();
   frame.context.rows = rows;
@@ -353,7 +360,7 @@ std::string Executor::find_non_finite(const BatchRows& batch, const float* stati
                                  .samples = batch.samples},
                      .features = features.data(),
                      .labels = labels.data(),
-                     .weights = computed_with(),
+                     .weights = weights_of(0),
                      .statistics = statistics,
                      .shard_moments = scratch.data()});
   return reference.first_non_finite();
@@ -366,8 +373,7 @@ size_t Executor::arena_bytes() const {
 }
 
 size_t Executor::packed_bytes() const {
-  const size_t copy = memory_.weights != nullptr ? parameters_.total_floats() : 0;
-  return packed_.bytes() + copy * sizeof(float);
+  return packed_.bytes() + memory_.weights.size() * parameters_.total_floats() * sizeof(float);
 }
 
 size_t Executor::gradient_bytes() const {

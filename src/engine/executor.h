@@ -18,7 +18,6 @@
 #include <list>
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "engine/lanes.h"
@@ -53,15 +52,18 @@ struct BatchRows {
   int64_t index = 0;       // of this batch in the step
 };
 
+// A lane's own copy of the weights, to compute with, which whoever updates weights writes, too.
+struct LaneWeights {
+  float* copy;
+  size_t own_first, own_last;  // the floats that this lane updates
+};
+
 // Memory that is not the executor's own.
 struct ExecutorMemory {
   double* board = nullptr;  // of ShardBoard
   // The flat gradient of stack `index` of this worker's stacks.
   std::function<float*(size_t index)> gradient = {};
-  // A copy of the weights to compute with, which whoever updates them writes, too; and from where
-  // to where this worker does that.
-  float* weights = nullptr;
-  std::pair<size_t, size_t> own_weights = {};
+  std::vector<LaneWeights> weights = {};  // of each lane; none: all compute with the same
 };
 
 // Is told of buckets of a gradient before all of it is computed: for a strategy that sends them on.
@@ -101,6 +103,10 @@ class Executor {
   std::span<float* const> gradients() const {
     return std::span(gradients_).first(stacks_->ranges.size());
   }
+  // And which lane has computed each.
+  std::span<const int> stack_lanes() const {
+    return std::span(stack_lanes_).first(stacks_->ranges.size());
+  }
   // The stacks of any worker's range in a step: a pure function of the job.
   std::vector<ShardRange> stacks_of(const StepSize& step, ShardRange range) const;
 
@@ -118,7 +124,7 @@ class Executor {
 
   // After the weights have changed: brings the copies up to date that this computes with.
   void refresh();
-  // The same after an update, which has written ExecutorMemory::weights itself.
+  // The same after an update, which has written the lanes' own.
   void refresh_updated();
 
   Lanes& lanes() { return lanes_; }
@@ -175,10 +181,10 @@ class Executor {
   void run_inference(const RowReader& reader, uint64_t count, const float* statistics,
                      ChunkRange chunks, bool with_labels, ChunkUse use);
   uint64_t chunk_rows() const;
-  // What others are about to update of the copy of the weights (base/claim.h).
-  void claim_weights();
-  const float* computed_with() const {
-    return memory_.weights != nullptr ? memory_.weights : weights_;
+  // What others are about to update of a lane's own weights (base/claim.h).
+  void claim_weights(int lane);
+  const float* weights_of(int lane) const {
+    return memory_.weights.empty() ? weights_ : memory_.weights[static_cast<size_t>(lane)].copy;
   }
 
   const Graph& graph_;
@@ -199,7 +205,8 @@ class Executor {
   ExecutorMemory memory_;
   std::unique_ptr<ShardBoard> board_;
   std::vector<Buffer<float>> own_gradients_;
-  std::vector<float*> gradients_;              // of stacks
+  std::vector<float*> gradients_;  // of stacks
+  std::vector<int> stack_lanes_;
   std::vector<std::atomic<int>> to_complete_;  // stacks, by bucket of the watch
 };
 

@@ -4,16 +4,9 @@
 
 #include <algorithm>
 
-#include "base/claim.h"
-#include "tensor/tree_sum.h"
+#include "strategy/weight_copies.h"
 
 namespace starling {
-namespace {
-
-// Weights up to which copies pay: more would not stay in the caches of those that read them.
-constexpr size_t kCopiedBytes = size_t{2} << 20;
-
-}  // namespace
 
 // What a worker says at a barrier; on a cache line of its own. The barrier orders it.
 struct alignas(64) AllReduceShared::Flags {
@@ -48,25 +41,24 @@ AllReduceShared::AllReduceShared(const char* name, World& world, Executor& execu
   const size_t board_bytes = round_up(executor.board_layout().doubles() * sizeof(double), kPage);
   const size_t sums_bytes = round_up(space.blocks().size() * sizeof(double), kPage);
   const size_t flags_bytes = round_up(workers * sizeof(Flags), kPage);
-  const bool copied =
-      workers > 1 && claims_pay() && space.total_floats() * sizeof(float) <= kCopiedBytes;
-  const size_t arrays = first_buffer_.back() + (copied ? workers : 0);
+  const auto lanes = static_cast<size_t>(executor.lanes().count());
+  const size_t copies = has_weight_copies(space, workers * lanes) ? workers * lanes : 0;
+  const size_t arrays = first_buffer_.back() + copies;
   segment_.emplace(world.share(
       "starling step", board_bytes + sums_bytes + flags_bytes + arrays * stride_ * sizeof(float)));
   board_ = segment_->bytes().data();
   sums_ = reinterpret_cast<double*>(board_ + board_bytes);
   flags_ = board_ + board_bytes + sums_bytes;
   gradients_ = reinterpret_cast<float*>(flags_ + flags_bytes);
-  for (size_t worker = 0; copied && worker < workers; ++worker)
-    copies_.push_back(gradients_ + (first_buffer_.back() + worker) * stride_);
-  const auto offset = [&](size_t block) {
-    return block < space.blocks().size() ? space.blocks()[block].offset : space.total_floats();
-  };
+  for (size_t i = 0; i < copies; ++i)
+    copies_.push_back(gradients_ + (first_buffer_.back() + i) * stride_);
+  const auto of_rank = copies > 0
+                           ? std::span(copies_).subspan(static_cast<size_t>(rank()) * lanes, lanes)
+                           : std::span<float* const>();
   executor.use_memory(
       {.board = reinterpret_cast<double*>(board_),
        .gradient = [this](size_t index) { return gradient(static_cast<size_t>(rank()), index); },
-       .weights = copied ? copies_[static_cast<size_t>(rank())] : nullptr,
-       .own_weights = {offset(own.first), offset(own.last)}});
+       .weights = lane_weights(space, own, of_rank)});
 }
 
 AllReduceShared::~AllReduceShared() { executor_.use_memory({}); }
@@ -127,16 +119,15 @@ Status AllReduceShared::exchange(const StepSize& step, Wishes& wishes) {
   for (int r = 0; r < workers(); ++r) wishes.add(flags(r).wishes);
   merge_ = &merges_.of(step);
   parts_.clear();
-  of_others_ = 0;
+  writers_.clear();
   for (size_t worker = 0; worker < merge_->stacks.size(); ++worker) {
     const size_t count = merge_->stacks[worker].size();
-    const bool other = static_cast<int>(worker) != rank_;
-    if (other) bytes_moved_ += count * own_bytes_;
     for (size_t i = 0; i < count; ++i) {
-      if (other && parts_.size() < kTreeLeavesInRegisters)
-        of_others_ |= uint32_t{1} << parts_.size();
       parts_.push_back(gradient(worker, i));
+      writers_.push_back(static_cast<int>(worker) == rank_ ? executor_.stack_lanes()[i]
+                                                           : kOtherWorker);
     }
+    if (static_cast<int>(worker) != rank_) bytes_moved_ += count * own_bytes_;
   }
   return {};
 }

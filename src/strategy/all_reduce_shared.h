@@ -2,8 +2,8 @@
 // state. Each worker's kernels write their gradients into shared memory; each worker sums a slice
 // of the blocks, reading the others' gradients where they lie, and updates it for all. Nothing is
 // copied or sent: a step is two barriers (three with clipping by norm). Where some workers only
-// serve, only they have blocks to update (`parameter_server`). One exception: of small weights each
-// worker has a copy to compute with where claims pay (base/claim.h), which the update writes, too.
+// serve, only they have blocks to update (`parameter_server`). Small weights may have copies
+// (strategy/weight_copies.h).
 //
 // A worker that dies before a barrier is a failure there for all others, at once. When it had
 // arrived at the last one before the update, its gradients are all there, and the others complete
@@ -33,7 +33,7 @@ class AllReduceShared final : public Strategy {
   int workers() const override { return workers_; }
   ShardRange shards() const override { return merges_.placement()[static_cast<size_t>(rank())]; }
   Status exchange(const StepSize& step, Wishes& wishes) override;
-  GradientParts parts() const override { return {&merge_->plan, parts_, 0, of_others_}; }
+  GradientParts parts() const override { return {&merge_->plan, parts_, 0, writers_}; }
   BlockRange blocks() const override;
   bool moves_statistics() const override { return world_.is_chief(); }
   void look() override { world_.retract(); }
@@ -75,8 +75,8 @@ class AllReduceShared final : public Strategy {
   size_t own_bytes_ = 0;  // of one gradient, in this worker's blocks
   const MergeCache::Merge* merge_ = nullptr;
   std::vector<float*> parts_;
-  uint32_t of_others_ = 0;
-  std::vector<float*> copies_;  // of weights, for each worker to compute with; or none
+  std::vector<int> writers_;    // of parts
+  std::vector<float*> copies_;  // of the weights, for each lane of each worker; or none
   uint64_t bytes_moved_ = 0;
   double waiting_ = 0;
   uint64_t arrived_ = 0;  // which meeting is waited for; 0: none

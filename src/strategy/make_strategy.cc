@@ -33,7 +33,7 @@ std::unique_ptr<Strategy> single(const Parts& parts) {
         fmt::format("strategy \"single\" is for one worker, there are {}", parts.world.workers()),
         "use strategy.name = \"all_reduce\", or --workers 1");
   }
-  return std::make_unique<SingleStrategy>(parts.executor, parts.space.blocks().size());
+  return std::make_unique<SingleStrategy>(parts.executor, parts.space);
 }
 
 std::unique_ptr<Strategy> shared(const char* name, const Parts& parts) {

@@ -1,12 +1,26 @@
 #include "strategy/single.h"
 
+#include "strategy/weight_copies.h"
+
 namespace starling {
 
-SingleStrategy::SingleStrategy(Executor& executor, size_t blocks)
-    : executor_(executor), blocks_(blocks), merges_(executor, {{0, executor.options().shards}}) {}
+SingleStrategy::SingleStrategy(Executor& executor, const ParameterSpace& space)
+    : executor_(executor),
+      blocks_(space.blocks().size()),
+      merges_(executor, {{0, executor.options().shards}}) {
+  const auto lanes = static_cast<size_t>(executor.lanes().count());
+  if (!has_weight_copies(space, lanes)) return;
+  for (size_t lane = 0; lane < lanes; ++lane)
+    copies_.push_back(copy_memory_.emplace_back(space.total_floats()).data());
+  executor.use_memory({.weights = lane_weights(space, blocks(), copies_)});
+}
+
+SingleStrategy::~SingleStrategy() {
+  if (!copies_.empty()) executor_.use_memory({});
+}
 
 Status SingleStrategy::exchange(const StepSize& step, Wishes&) {
-  parts_ = {&merges_.of(step).plan, executor_.gradients()};
+  parts_ = {&merges_.of(step).plan, executor_.gradients(), 0, executor_.stack_lanes()};
   return {};
 }
 

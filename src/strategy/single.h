@@ -1,6 +1,8 @@
 // `single`: one worker, no exchange. The baseline, and what a run without workers uses.
 #pragma once
 
+#include <vector>
+
 #include "engine/executor.h"
 #include "strategy/merge_cache.h"
 #include "strategy/strategy.h"
@@ -10,7 +12,8 @@ namespace starling {
 class SingleStrategy final : public Strategy {
  public:
   // The executor outlives it.
-  SingleStrategy(Executor& executor, size_t blocks);
+  SingleStrategy(Executor& executor, const ParameterSpace& space);
+  ~SingleStrategy() override;
 
   const char* name() const override { return "single"; }
   int rank() const override { return 0; }
@@ -21,6 +24,7 @@ class SingleStrategy final : public Strategy {
   BlockRange blocks() const override { return {0, blocks_}; }
   bool moves_statistics() const override { return true; }
   Status share(std::span<double>) override { return {}; }
+  std::span<float* const> weight_copies() const override { return copies_; }
   Status commit(bool&) override { return {}; }
   uint64_t bytes_moved() const override { return 0; }
   Seconds seconds() const override { return {}; }
@@ -30,6 +34,8 @@ class SingleStrategy final : public Strategy {
   const size_t blocks_;
   MergeCache merges_;
   GradientParts parts_;
+  std::vector<Buffer<float>> copy_memory_;
+  std::vector<float*> copies_;  // of the weights, for each lane; or none
 };
 
 }  // namespace starling

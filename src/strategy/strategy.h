@@ -28,8 +28,11 @@ struct GradientParts {
   const MergePlan* plan = nullptr;
   std::span<float* const> at;
   size_t origin = 0;
-  uint32_t of_others = 0;  // bit i: part i is another process's, which will write it again
+  // The lane of this worker that has written each part, or kOtherWorker, and will write it again;
+  // none: that is of no matter.
+  std::span<const int> writers = {};
 };
+inline constexpr int kOtherWorker = -1;
 
 // Blocks first … last−1 of the parameter space.
 struct BlockRange {

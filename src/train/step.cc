@@ -10,13 +10,11 @@
 #include "base/claim.h"
 #include "base/lost_worker.h"
 #include "starling/error.h"
+#include "strategy/weight_copies.h"
 #include "tensor/tree_sum.h"
 
 namespace starling {
 namespace {
-
-// Below this many floats an update takes less time than waking the lanes.
-constexpr size_t kAloneFloats = 32 * 1024;
 
 using Gradients = std::span<const float* const>;
 
@@ -54,16 +52,27 @@ void TrainStep::for_blocks(BlockRange range, const GradientParts& parts, bool su
       work(lane, b, block, Gradients(at.data(), in_registers ? count : 1));
     }
   };
-  const size_t blocks = range.last - range.first;
-  if (blocks * kBlockElements < kAloneFloats) {
+  const auto of_lane = [&](int lane) {
+    return lane_blocks(state_.space, range, lane, executor_.lanes().count());
+  };
+  if (of_lane(0).last == range.last) {
     executor_.run_alone([&] { some(0, range.first, range.last); });
     return;
   }
-  const auto lanes = static_cast<size_t>(executor_.lanes().count());
-  const auto first_of = [&](int lane) {
-    return state_.space.share_begin(range.first, range.last, static_cast<size_t>(lane), lanes);
-  };
-  executor_.lanes().run([&](int lane) { some(lane, first_of(lane), first_of(lane + 1)); });
+  executor_.lanes().run([&](int lane) {
+    const BlockRange blocks = of_lane(lane);
+    some(lane, blocks.first, blocks.last);
+  });
+}
+
+// Which of the parts a lane claims while it sums them, as bits: those that it has not written.
+uint32_t TrainStep::claimed_by(int lane) const {
+  const GradientParts parts = strategy_.parts();
+  if (!claims_pay() || parts.at.size() > kTreeLeavesInRegisters) return 0;
+  uint32_t claimed = 0;
+  for (size_t i = 0; i < parts.writers.size(); ++i)
+    claimed |= uint32_t{parts.writers[i] != lane} << i;
+  return claimed;
 }
 
 void TrainStep::add(const BatchRows& batch) {
@@ -267,7 +276,6 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
   }
   std::atomic<bool> finite{true};
   const std::span<float* const> weight_copies = strategy_.weight_copies();
-  const uint32_t claimed = claims_pay() && !summed ? strategy_.parts().of_others : 0;
   const auto update_one = [&](int lane, size_t b, const Block& block, Gradients gradients) {
     const Slice& slice = state_.space.slices()[block.slice];
     guarded(lane, b, [&](const UndoLog* undo) {
@@ -276,7 +284,10 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
         states[kind] = state_.optimizer.at(kind, block.offset);
       if (!update_block(settings, slice.weight_decay, gradients, block.size,
                         state_.weights.data() + block.offset, states.data(),
-                        {undo, weight_copies, block.offset, claimed})) {
+                        {.undo = undo,
+                         .copies = weight_copies,
+                         .offset = block.offset,
+                         .claimed = summed ? 0 : claimed_by(lane)})) {
         finite = false;
       }
     });

@@ -74,6 +74,7 @@ class TrainStep {
   // tree is the gradient. There is only one, the sum, if `summed`, or if registers can't sum them.
   template <typename Work>
   void for_blocks(BlockRange range, const GradientParts& parts, bool summed, Work work);
+  uint32_t claimed_by(int lane) const;
   // Where each has a part of the optimizer state: computes the new weights of this worker's blocks,
   // without changing anything, and gives them to all. Throws if a gradient is not finite.
   void spread_weights(const UpdateSettings& settings, bool summed);

@@ -1,5 +1,5 @@
-// Workers as threads that share memory: of small weights each has a copy to compute with where
-// claims pay (base/claim.h), and nobody can tell from the numbers.
+// Where claims pay (base/claim.h), each of a few lanes has a copy of small weights to compute with,
+// and nobody can tell from the numbers. Workers are threads here, and share memory.
 #include <gtest/gtest.h>
 
 #include "base/claim.h"
@@ -31,12 +31,12 @@ struct TrainedWeights {
   size_t copied, bytes;
 };
 
-TrainedWeights train_with_setter(const Model& model, const Cluster& cluster) {
+TrainedWeights train_with_setter(const Model& model, const Cluster& cluster, int lanes) {
   const data::Dataset data =
       data::synthetic({.samples = 70, .features = model.input_shape(), .classes = 3}).cached();
   Trainer trainer(model, {.optimizer = adam(1e-2),
                           .loss = softmax_cross_entropy(),
-                          .lanes = 1,
+                          .lanes = lanes,
                           .shards = 4,
                           .cluster = cluster});
   const auto setter = std::make_shared<WeightSetter>(cluster.world());
@@ -50,16 +50,26 @@ class WeightCopies : public testing::TestWithParam<bool> {
 
   void expect_the_bits_of_one(const Model& model) {
     force_claims(GetParam());
-    const TrainedWeights alone = train_with_setter(model, Cluster());
-    for (const int workers : {2, 3}) {
-      SCOPED_TRACE(workers);
+    const TrainedWeights alone = train_with_setter(model, Cluster(), 1);
+    struct Case {
+      int workers, lanes;
+      bool copied;
+    };
+    for (const auto& [workers, lanes, copied] :
+         {Case{1, 2, true}, {2, 1, true}, {3, 1, true}, {2, 2, true}, {3, 2, false}}) {
+      SCOPED_TRACE(std::to_string(workers) + " workers, lanes: " + std::to_string(lanes));
+      const auto expect = [&](const Cluster& cluster) {
+        const TrainedWeights together = train_with_setter(model, cluster, lanes);
+        const size_t copies = GetParam() && copied ? static_cast<size_t>(lanes) : 0;
+        EXPECT_EQ(together.sha256, alone.sha256);
+        EXPECT_EQ(together.copied, alone.copied + copies * alone.bytes);
+      };
+      if (workers == 1) {
+        expect(Cluster());
+        continue;
+      }
       for (const std::string& error : run_workers(
-               workers,
-               [&](const std::shared_ptr<World>& world) {
-                 const TrainedWeights together = train_with_setter(model, Cluster(world));
-                 EXPECT_EQ(together.sha256, alone.sha256);
-                 EXPECT_EQ(together.copied, alone.copied + (GetParam() ? alone.bytes : 0));
-               },
+               workers, [&](const std::shared_ptr<World>& world) { expect(Cluster(world)); },
                FabricKind::kShm)) {
         EXPECT_EQ(error, "");
       }

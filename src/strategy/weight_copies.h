@@ -1,0 +1,26 @@
+// Who of a worker's lanes updates which blocks, and copies of small weights, one for each lane of
+// all workers that share them: a lane computes with its own, and whoever updates weights writes all
+// copies beside the weights themselves. So no core reads what another is about to write, which pays
+// where claims do (base/claim.h).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/executor.h"
+#include "strategy/strategy.h"
+
+namespace starling {
+
+// Of the blocks that a worker updates, those of a lane. A few are lane 0's alone: waking the others
+// would take longer.
+BlockRange lane_blocks(const ParameterSpace& space, BlockRange range, int lane, int lanes);
+
+// Whether so many lanes, of all workers together, have copies.
+bool has_weight_copies(const ParameterSpace& space, size_t lanes);
+
+// The copies of a worker's lanes, for its executor; the worker updates `range`.
+std::vector<LaneWeights> lane_weights(const ParameterSpace& space, BlockRange range,
+                                      std::span<float* const> copies);
+
+}  // namespace starling
