@@ -7,12 +7,9 @@
 // measured: there nobody claims anything.
 #pragma once
 
-#include <cstddef>
 #include <optional>
 
 namespace starling {
-
-inline constexpr size_t kLineFloats = 16;  // of a cache line
 
 // Whether claims pay on this processor.
 bool claims_pay();

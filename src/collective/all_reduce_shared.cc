@@ -4,10 +4,11 @@
 
 #include <cstring>
 
+#include "base/cache_line.h"
+
 namespace starling {
 namespace {
 
-constexpr size_t kLineFloats = 64 / sizeof(float);
 constexpr size_t kPageFloats = 4096 / sizeof(float);
 // Shares of at least this many pages begin on one: then the rounding is below a percent or so.
 constexpr size_t kPagesLeast = 64;

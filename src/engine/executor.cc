@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/cache_line.h"
 #include "base/claim.h"
 #include "engine/onednn.h"
 #include "engine/reference.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/cache_line.h"
 #include "base/claim.h"
 #include "base/store_order.h"
 #include "tensor/tree_sum.h"

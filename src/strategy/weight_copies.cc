@@ -1,28 +1,17 @@
 #include "strategy/weight_copies.h"
 
 #include "base/claim.h"
+#include "strategy/lane_blocks.h"
 
 namespace starling {
 namespace {
 
-// Below this many floats an update takes less time than waking the lanes.
-constexpr size_t kAloneFloats = 32 * 1024;
 // Weights up to which copies pay: more would not stay in the caches of those that read them.
 constexpr size_t kCopiedBytes = size_t{2} << 20;
 // Lanes up to which they pay: every update writes as many copies. Measured with two.
 constexpr size_t kCopiesMost = 4;
 
 }  // namespace
-
-BlockRange lane_blocks(const ParameterSpace& space, BlockRange range, int lane, int lanes) {
-  if ((range.last - range.first) * kBlockElements < kAloneFloats)
-    return lane == 0 ? range : BlockRange{range.last, range.last};
-  const auto first_of = [&](int index) {
-    return space.share_begin(range.first, range.last, static_cast<size_t>(index),
-                             static_cast<size_t>(lanes));
-  };
-  return {first_of(lane), first_of(lane + 1)};
-}
 
 bool has_weight_copies(const ParameterSpace& space, size_t lanes) {
   return lanes > 1 && lanes <= kCopiesMost && claims_pay() &&

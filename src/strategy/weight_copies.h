@@ -1,7 +1,6 @@
-// Who of a worker's lanes updates which blocks, and copies of small weights, one for each lane of
-// all workers that share them: a lane computes with its own, and whoever updates weights writes all
-// copies beside the weights themselves. So no core reads what another is about to write, which pays
-// where claims do (base/claim.h).
+// Copies of small weights, one for each lane of all workers that share them: a lane computes with
+// its own, and whoever updates weights writes all copies beside the weights themselves. So no core
+// reads what another is about to write, which pays where claims do (base/claim.h).
 #pragma once
 
 #include <span>
@@ -11,10 +10,6 @@
 #include "strategy/strategy.h"
 
 namespace starling {
-
-// Of the blocks that a worker updates, those of a lane. A few are lane 0's alone: waking the others
-// would take longer.
-BlockRange lane_blocks(const ParameterSpace& space, BlockRange range, int lane, int lanes);
 
 // Whether so many lanes, of all workers together, have copies.
 bool has_weight_copies(const ParameterSpace& space, size_t lanes);

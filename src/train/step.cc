@@ -10,7 +10,7 @@
 #include "base/claim.h"
 #include "base/lost_worker.h"
 #include "starling/error.h"
-#include "strategy/weight_copies.h"
+#include "strategy/lane_blocks.h"
 #include "tensor/tree_sum.h"
 
 namespace starling {
