@@ -71,6 +71,12 @@ class KernelClock {
         if (keep) timed.times[i].push_back(ns);
       }
     });
+    if (LateGradients* const late = job_.executor().late(); late != nullptr) {
+      for (const LateProduct& product : late->layout().products()) {
+        const double ns = timed_ns([&] { compute(*late, product); });
+        if (keep) late_times_[product.slice].push_back(ns);
+      }
+    }
     if (keep) steps_.push_back(ns_since(step_begin));
   }
 
@@ -89,7 +95,16 @@ class KernelClock {
                          calls, std::max(0.0, median(timed.times[i])) * calls});
       }
     }
+    for (const auto& [slice, times] : late_times_)
+      lines.push_back(
+          {job_.state().space.slices()[slice].name + " late gradient", 1, median(times)});
     return lines;
+  }
+  // Of them all, in a step.
+  double late_ns() const {
+    double sum = 0;
+    for (const auto& [slice, times] : late_times_) sum += median(times);
+    return sum;
   }
 
  private:
@@ -111,6 +126,11 @@ class KernelClock {
     }
   }
 
+  static void compute(LateGradients& late, const LateProduct& product) {
+    const auto floats = static_cast<size_t>(product.in * product.out);
+    for (size_t at = 0; at < floats;) at = late.compute(0, product, at, floats).last;
+  }
+
   Frame make_frame(int64_t first, int64_t rows, bool accumulate) {
     const BatchRows batch = job_.rows();
     const int64_t width = static_cast<int64_t>(batch_features());
@@ -123,6 +143,9 @@ class KernelClock {
     set(Space::kLabels, batch.labels + first);
     set(Space::kWeights, job_.state().weights.data());
     set(Space::kGradients, gradients_.data());
+    if (const LateGradients* const late = job_.executor().late(); late != nullptr)
+      set(Space::kLate, late->area());
+    frame.first_sample = first;
     frame.context = {.training = true};
     frame.context.rows = rows;
     frame.context.samples =
@@ -147,7 +170,8 @@ class KernelClock {
   Buffer<float> arena_, gradients_, losses_;
   std::vector<double> moments_;
   size_t arena_floats_ = 0;
-  std::map<int64_t, Timed> plans_;  // by rows
+  std::map<int64_t, Timed> plans_;                    // by rows
+  std::map<size_t, std::vector<double>> late_times_;  // by slice
   std::vector<double> steps_;
 };
 
@@ -184,7 +208,8 @@ std::string profile(Job& job, int steps) {
   const std::vector<KernelClock::Line> lines = clock.lines();
   double kernels_ns = 0;
   for (const KernelClock::Line& line : lines) kernels_ns += line.ns_per_step;
-  const double lanes = executor.lanes().count();
+  const double lanes = executor.lanes().count(), late_ns = clock.late_ns();
+  kernels_ns -= late_ns;
   std::string text = table(lines, step_ns);
   const auto part = [&](const char* name, double ns) {
     text +=
@@ -193,7 +218,8 @@ std::string profile(Job& job, int steps) {
   text += "\n";
   part("kernels (one lane's clock, shared by all lanes)", kernels_ns / lanes);
   part("the rest of the gradient: lanes, loading, sums", gradient_ns - kernels_ns / lanes);
-  part("update of the weights", step_ns - gradient_ns - packing_ns);
+  part("late gradients (likewise)", late_ns / lanes);
+  part("update of the weights", step_ns - gradient_ns - late_ns / lanes - packing_ns);
   part("packing of the weights", packing_ns);
   part("step", step_ns);
   text += fmt::format("{:<52} {:>6} {:>12.2f}\n", "GFLOP/s of products and convolutions", "",

@@ -96,6 +96,24 @@ TEST_F(WorkersExactness, CnnBf16) {
   expect_same_bits("cnn.toml", settings);
 }
 
+TEST_F(WorkersExactness, LateGradients) {
+  write_wide_job();
+  expect_same_bits("wide.toml", {});
+  // Workers that share memory read only what the others' gradients are made of.
+  EXPECT_LT(report("2x1_shm").at("bytes_sent").get<double>(),
+            report("2x1_tcp").at("bytes_sent").get<double>() / 2);
+}
+
+TEST_F(WorkersExactness, LateGradientsBf16) {
+  write_wide_job();
+  expect_same_bits("wide.toml", {"--set", "precision=bf16"});
+}
+
+TEST_F(WorkersExactness, LateGradientsClipped) {
+  write_wide_job();
+  expect_same_bits("wide.toml", {"--set", "optimizer.clip_norm=0.5"});
+}
+
 // A gradient of several buckets: over tcp some are exchanged while others are computed.
 TEST_F(WorkersExactness, OverlappedBuckets) {
   write_mlp_job();

@@ -35,6 +35,7 @@ class WorkersSurvive : public WorkersTest {
     WorkersTest::SetUp();
     write_mlp_job();
     write_cnn_job();
+    write_wide_job();
   }
 
   Words train(const std::string& job, const std::string& run, int workers,
@@ -142,6 +143,14 @@ INSTANTIATE_TEST_SUITE_P(All, WorkerKilledAt,
                          [](const auto& tested) {
                            return fmt::format("{}_{}_worker{}", std::get<0>(tested.param),
                                               std::get<1>(tested.param), std::get<2>(tested.param));
+                         });
+
+// Who completes the step of a lost worker computes what is late of its gradient, too.
+INSTANTIATE_TEST_SUITE_P(Late, WorkerKilledAt,
+                         testing::Combine(testing::Values("wide"), testing::Values("shm"),
+                                          testing::Values(0, 1)),
+                         [](const auto& tested) {
+                           return fmt::format("worker{}", std::get<2>(tested.param));
                          });
 
 // Worker 3 replaces worker 2. Worker 0 gives it the state, and is lost before the newcomer has all

@@ -97,6 +97,32 @@ batch = 40
 value = "val_accuracy"
 )");
   }
+  // The same data for a layer so wide that its gradient is late (engine/late_layout.h) where memory
+  // is shared: in all steps of an epoch but the last, of two samples.
+  void write_wide_job() const {
+    write("wide.toml", R"(
+name = "wide"
+shards = 16
+[data]
+source = "synthetic"
+samples = 130
+test_samples = 50
+features = [20]
+classes = 4
+[[model.layers]]
+type = "dense"
+units = 6000
+activation = "relu"
+[[model.layers]]
+type = "dense"
+units = 4
+[training]
+epochs = 2
+batch = 32
+[training.save_best]
+value = "val_accuracy"
+)");
+  }
   // The same data for the CNN of the other tests.
   std::vector<std::string> cnn_settings() const {
     return {"--set", "shards=16",         "--set", "data.samples=130", "--set", "training.batch=40",

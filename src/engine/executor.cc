@@ -48,6 +48,7 @@ void Executor::use_memory(ExecutorMemory memory) {
   own_gradients_.clear();
   gradients_.clear();
   prepared_.clear();
+  late_.clear();
   stacks_ = nullptr;
   packed_.use(weights_of(0));
   if (!memory_.weights.empty()) refresh();
@@ -102,7 +103,9 @@ std::vector<ShardRange> Executor::stacks_of(const StepSize& step, ShardRange ran
 
 Plan& Executor::lane_plan(int lane, int64_t rows, int shards) {
   Lane& state = lane_state_[static_cast<size_t>(lane)];
-  std::unique_ptr<Plan>& plan = state.plans[{rows, shards}];
+  const LateGradients* const late = shards > 0 && stacks_ != nullptr ? stacks_->late : nullptr;
+  const LateLayout* const layout = late != nullptr ? &late->layout() : nullptr;
+  std::unique_ptr<Plan>& plan = state.plans[{rows, shards, layout}];
   if (!plan) {
     plan = std::make_unique<Plan>(graph_,
                                   PlanOptions{.rows = rows,
@@ -111,7 +114,8 @@ Plan& Executor::lane_plan(int lane, int64_t rows, int shards) {
                                               .training = shards > 0,
                                               .loss = loss_,
                                               .metrics = metrics_,
-                                              .fuse = options_.fuse},
+                                              .fuse = options_.fuse,
+                                              .late = layout},
                                   PlanResources{parameters_, moments_, packed_});
     grow(state.arena, plan->arena_floats());
     grow(state.features, static_cast<size_t>(rows * feature_floats_));
@@ -122,13 +126,32 @@ Plan& Executor::lane_plan(int lane, int64_t rows, int shards) {
   return *plan;
 }
 
+const LateLayout* Executor::late_layout(const StepSize& step) {
+  const int64_t rows = step.samples / options_.shards;
+  if (step.batches() != 1 || micro_batch(rows, 1) < rows) return nullptr;
+  const LateLayout& layout =
+      late_layouts_.try_emplace(step.samples, graph_, parameters_, step.samples, options_.shards)
+          .first->second;
+  return layout.empty() ? nullptr : &layout;
+}
+
+LateGradients* Executor::late_of(const StepSize& step) {
+  const LateLayout* const layout = memory_.late ? late_layout(step) : nullptr;
+  if (layout == nullptr) return nullptr;
+  const auto found = late_.find(step.samples);
+  if (found != late_.end()) return &found->second;
+  float* const area = memory_.late(layout->floats());
+  return &late_.try_emplace(step.samples, *layout, options_.precision, area, lanes_.count())
+              .first->second;
+}
+
 std::span<const ShardRange> Executor::prepare(const StepSize& step, ShardRange range) {
   for (const Prepared& prepared : prepared_) {
     if (prepared.step != step || prepared.range != range) continue;
     stacks_ = &prepared;
     return prepared.ranges;
   }
-  prepared_.push_back({step, range, stacks_of(step, range)});
+  prepared_.push_back({step, range, stacks_of(step, range), late_of(step)});
   stacks_ = &prepared_.back();
   // Compiled here, by one thread, because plans share the packed weights; with one OpenMP thread,
   // because primitives remember how many they were made for.
@@ -218,6 +241,8 @@ void Executor::run_stack(int lane, size_t index, const BatchRows& batch, Gradien
   Frame frame;
   frame.base[static_cast<size_t>(Space::kGradients)] = gradients_[index];
   frame.moments = before > 0 ? state.moments.data() : board_->moments(stack.begin);
+  if (stacks_->late != nullptr)
+    frame.base[static_cast<size_t>(Space::kLate)] = stacks_->late->area();
   frame.loss_scale = 1.0f / static_cast<float>(stacks_->step.samples);
   frame.context = {.training = true, .seed = options_.seed, .epoch = batch.epoch};
   const int64_t micro = micro_batch(end - begin, stack.size());
@@ -267,6 +292,7 @@ void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t
   frame.base[static_cast<size_t>(Space::kWeights)] = const_cast<float*>(weights_of(lane));
   frame.losses = state.losses.data();
   frame.metrics = state.metrics.data();
+  frame.first_sample = first;
   frame.context.rows = rows;
   frame.context.samples = samples;
 }
@@ -370,6 +396,7 @@ std::string Executor::find_non_finite(const BatchRows& batch, const float* stati
 size_t Executor::arena_bytes() const {
   size_t sum = 0;
   for (const Lane& lane : lane_state_) sum += lane.arena.size() * sizeof(float);
+  for (const auto& [samples, late] : late_) sum += late.layout().floats() * sizeof(float);
   return sum;
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "engine/lanes.h"
+#include "engine/late_gradients.h"
 #include "engine/plan.h"
 #include "engine/shard_board.h"
 #include "engine/shards.h"
@@ -64,6 +65,9 @@ struct ExecutorMemory {
   // The flat gradient of stack `index` of this worker's stacks.
   std::function<float*(size_t index)> gradient = {};
   std::vector<LaneWeights> weights = {};  // of each lane; none: all compute with the same
+  // An area of at least so many floats for the operands of late gradients, which all who update
+  // can read; none: no gradient is late.
+  std::function<float*(size_t floats)> late = {};
 };
 
 // Is told of buckets of a gradient before all of it is computed: for a strategy that sends them on.
@@ -107,6 +111,10 @@ class Executor {
   std::span<const int> stack_lanes() const {
     return std::span(stack_lanes_).first(stacks_->ranges.size());
   }
+  // And what is late of them; null: nothing.
+  LateGradients* late() const { return stacks_->late; }
+  // What is late in such a step, given an area: a pure function of the job. Null: nothing.
+  const LateLayout* late_layout(const StepSize& step);
   // The stacks of any worker's range in a step: a pure function of the job.
   std::vector<ShardRange> stacks_of(const StepSize& step, ShardRange range) const;
 
@@ -154,9 +162,15 @@ class Executor {
   const Plan& plan(int64_t rows, int shards) { return lane_plan(0, rows, shards); }
 
  private:
-  // Plans by numbers of rows and shards; 0 shards: for inference.
+  // 0 shards: for inference.
+  struct PlanKey {
+    int64_t rows;
+    int shards;
+    const LateLayout* late;
+    auto operator<=>(const PlanKey&) const = default;
+  };
   struct Lane {
-    std::map<std::pair<int64_t, int>, std::unique_ptr<Plan>> plans;
+    std::map<PlanKey, std::unique_ptr<Plan>> plans;
     Buffer<float> arena, features, labels, losses, metrics;
     std::vector<int> ready;  // kernels after which buckets are complete
     Buffer<double> moments;  // of a shard in a batch that is not the first of its step
@@ -166,9 +180,12 @@ class Executor {
     StepSize step;
     ShardRange range;
     std::vector<ShardRange> ranges;  // of stacks
+    LateGradients* late = nullptr;
   };
 
+  // Of the step that is prepared, if it is for training.
   Plan& lane_plan(int lane, int64_t rows, int shards);
+  LateGradients* late_of(const StepSize& step);
   // The plans that the stacks need for a batch of `samples`.
   void compile(int64_t samples);
   void run_stack(int lane, size_t index, const BatchRows& batch, GradientWatch* watch);
@@ -201,6 +218,9 @@ class Executor {
   Lanes alone_{1};
   std::vector<Lane> lane_state_;
   std::list<Prepared> prepared_;
+  // By samples of a step.
+  std::map<int64_t, LateLayout> late_layouts_;
+  std::map<int64_t, LateGradients> late_;
   const Prepared* stacks_ = nullptr;  // of the last gradient()
   ExecutorMemory memory_;
   std::unique_ptr<ShardBoard> board_;

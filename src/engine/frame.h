@@ -11,8 +11,18 @@
 
 namespace starling {
 
-enum class Space { kNone, kArena, kFeatures, kLabels, kWeights, kGradients, kGradOutput, kFixed };
-inline constexpr size_t kSpaceCount = 8;
+enum class Space {
+  kNone,
+  kArena,
+  kFeatures,
+  kLabels,
+  kWeights,
+  kGradients,
+  kGradOutput,
+  kLate,  // the operands of late gradients (late_layout.h)
+  kFixed
+};
+inline constexpr size_t kSpaceCount = 9;
 
 // A stretch of the arena that is live from kernel `first` to kernel `last`.
 struct ArenaBuffer {
@@ -25,6 +35,7 @@ struct ArenaBuffer {
 struct Frame {
   std::array<float*, kSpaceCount> base{};
   RowsContext context;
+  int64_t first_sample = 0;           // of these rows, in the batch
   float loss_scale = 1;               // 1 / (samples of the whole batch)
   bool accumulate = false;            // the shard's gradient holds earlier micro-batches
   float* losses = nullptr;            // one per row

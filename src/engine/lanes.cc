@@ -4,21 +4,13 @@
 #include <omp.h>
 #include <sched.h>
 
+#include "base/float_flags.h"
+
 namespace starling {
 namespace {
 
 // About 50 µs: longer than the gaps between the parts of a step, shorter than a time slice.
 constexpr int kSpins = 2000;
-
-// What arithmetic has met, in MXCSR: bits stay until they are cleared.
-constexpr unsigned kFlags = 0x003F, kInvalid = 0x0001, kDividedByZero = 0x0004, kOverflow = 0x0008;
-
-bool arithmetic_raised() { return _mm_getcsr() & (kInvalid | kDividedByZero | kOverflow); }
-
-void clear_flags() {
-  const unsigned now = _mm_getcsr();
-  if (now & kFlags) _mm_setcsr(now & ~kFlags);
-}
 
 // One OpenMP thread, and numbers too small for full precision taken as zero: they are of no use in
 // training and cost a hundred cycles each. Both are part of the numbers, so every lane has them,
@@ -28,7 +20,8 @@ class LaneSettings {
   LaneSettings() : threads_(omp_get_max_threads()), control_(_mm_getcsr()) {
     omp_set_num_threads(1);
     constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
-    _mm_setcsr((control_ & ~kFlags) | kFlushToZero | kDenormalsAreZero);
+    _mm_setcsr(control_ | kFlushToZero | kDenormalsAreZero);
+    clear_arithmetic_flags();
   }
   ~LaneSettings() {
     _mm_setcsr(control_);
@@ -115,7 +108,7 @@ void Lanes::loop(int lane) {
     wait_for(round_, spin_, [&](uint32_t round) { return round != seen; });
     ++seen;
     if (ending_) return;
-    clear_flags();
+    clear_arithmetic_flags();
     call(lane);
     if (unfinished_.fetch_sub(1, std::memory_order_acq_rel) == 1) unfinished_.notify_one();
   }

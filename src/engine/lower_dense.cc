@@ -1,10 +1,13 @@
 // Dense layers: three products. y = x · Wᵀ + b; dW = dzᵀ · x, added up in the shard's gradient by
-// the product itself; dx = dz · W. In bf16 operands are rounded: by the product where there are
-// tiles of bf16 (tensor/gemm_bf16.h), as copies elsewhere.
-#include "base/isa.h"
+// the product itself, unless it is late (late_layout.h); dx = dz · W. In bf16 operands are rounded:
+// by the product itself, or as copies (dense_product.h).
+#include <limits>
+
+#include "base/float_flags.h"
+#include "engine/dense_product.h"
 #include "engine/lowering.h"
 #include "engine/onednn.h"
-#include "tensor/gemm_bf16.h"
+#include "tensor/kernels.h"
 
 namespace starling {
 namespace {
@@ -22,7 +25,7 @@ Sizes sizes_of(const Lowering& lowering, const Group& group) {
 
 // Whether products are made of copies that are rounded to bf16.
 bool rounds_operands(const Lowering& lowering) {
-  return lowering.options.precision == Precision::kBf16 && !has_bf16_tiles();
+  return wants_rounded_operands(lowering.options.precision);
 }
 
 // The weights as operands: themselves, or a copy rounded to bf16.
@@ -50,10 +53,8 @@ struct Operand {
 void emit_product(Lowering& lowering, const std::string& label, const GemmShape& shape,
                   const Operand& left, const Operand& right, const Ref& target, bool gradient,
                   bool adds) {
-  const bool tiles = lowering.options.precision == Precision::kBf16 && has_bf16_tiles();
-  const Ref scratch =
-      lowering.scratch(tiles ? gemm_bf16_scratch_floats(shape) : gemm_scratch_floats(shape));
-  const auto product = tiles ? gemm_bf16 : gemm;
+  const DenseProduct product = dense_product(lowering.options.precision);
+  const Ref scratch = lowering.scratch(product.scratch_floats(shape));
   lowering.emit(label, {left.ref, right.ref, target, scratch}, [=](const Frame& frame) {
     product(shape, left.in(frame), right.in(frame), adds || (gradient && frame.accumulate),
             target.in(frame), scratch.in(frame));
@@ -71,9 +72,37 @@ void forward(Lowering& lowering, const Group& group) {
   emit_epilogue(lowering, group, y, s.rows, s.out, node.parameters.size() > 1);
 }
 
+const LateProduct* late_product(const Lowering& lowering, const Node& node) {
+  if (lowering.options.late == nullptr) return nullptr;
+  const Slice& slice = lowering.slice(node, 0);
+  return lowering.options.late->find(
+      static_cast<size_t>(&slice - lowering.resources.parameters.slices().data()));
+}
+
+// Leaves the operands of a late product to who computes it. A gradient that might overflow raises
+// the flag now, as the product would have done: later the first weights have changed already.
+void emit_late_operands(Lowering& lowering, const Node& node, const Sizes& s,
+                        const LateProduct& product, const Ref& x, const Ref& dz) {
+  const double all_rows =
+      static_cast<double>(lowering.options.late->samples() * product.sample_rows);
+  const double most = double{std::numeric_limits<float>::max()} / 2 / all_rows;
+  lowering.emit(node.name + " operands left", {x, dz}, [=](const Frame& frame) {
+    float* const area = frame.base[static_cast<size_t>(Space::kLate)];
+    const int64_t row = frame.first_sample * product.sample_rows;
+    const double most_x = copy_and_most(s.rows * s.in, x.in(frame), area + product.x + row * s.in);
+    const double most_dz =
+        copy_and_most(s.rows * s.out, dz.in(frame), area + product.dz + row * s.out);
+    if (!(most_x * most_dz < most)) raise_overflow();
+  });
+}
+
 void emit_weight_gradient(Lowering& lowering, const Group& group, const Sizes& s, const Ref& dz) {
   const Node& node = lowering.node(group);
   const Ref x = value_operand(lowering, group.inputs[0], node);
+  if (const LateProduct* const late = late_product(lowering, node); late != nullptr) {
+    emit_late_operands(lowering, node, s, *late, x, dz);
+    return;
+  }
   const Lowering::Target dw = lowering.parameter_gradient(node, 0);
   emit_product(lowering, node.name + " weight gradient",
                {.m = s.out, .n = s.in, .k = s.rows, .depth_shards = lowering.options.shards},

@@ -13,6 +13,7 @@
 #include "base/function_ref.h"
 #include "engine/frame.h"
 #include "engine/kernel.h"
+#include "engine/late_layout.h"
 #include "engine/moments_layout.h"
 #include "engine/packed_weights.h"
 #include "graph/graph.h"
@@ -33,6 +34,7 @@ struct PlanOptions {
   LossPtr loss;                  // null: a stage without the loss; it gets its output's gradient
   std::vector<MetricPtr> metrics;
   bool fuse = true;
+  const LateLayout* late = nullptr;  // gradients that are left to others, if any; outlives the plan
 };
 
 // Whether a plan can compute several shards of `shard_rows` rows at once: every operator treats
@@ -40,8 +42,9 @@ struct PlanOptions {
 // once.
 bool can_stack(const Graph& graph, int64_t shard_rows);
 
-// Whether arithmetic that meets an infinity or a NaN raises the processor's flags in such a plan. What
-// multiplies bf16 does not, but for our tiles, which look at their results; rounding doesn't either.
+// Whether arithmetic that meets an infinity or a NaN raises the processor's flags in such a plan.
+// What multiplies bf16 does not, but for our tiles, which look at their results; rounding doesn't
+// either.
 bool raises_flags(const Graph& graph, Precision precision);
 
 // What plans of one process share.

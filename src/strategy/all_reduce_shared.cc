@@ -33,9 +33,6 @@ AllReduceShared::AllReduceShared(const char* name, World& world, Executor& execu
       most = std::max(most, merges_.of(step).stacks[worker].size());
     first_buffer_[worker + 1] = first_buffer_[worker] + most;
   }
-  const BlockRange own = blocks();
-  for (size_t b = own.first; b < own.last; ++b)
-    own_bytes_ += space.blocks()[b].size * sizeof(float);
   constexpr size_t kPage = 4096;
   const auto workers = static_cast<size_t>(world.workers());
   const size_t board_bytes = round_up(executor.board_layout().doubles() * sizeof(double), kPage);
@@ -43,9 +40,14 @@ AllReduceShared::AllReduceShared(const char* name, World& world, Executor& execu
   const size_t flags_bytes = round_up(workers * sizeof(Flags), kPage);
   const auto lanes = static_cast<size_t>(executor.lanes().count());
   const size_t copies = has_weight_copies(space, workers * lanes) ? workers * lanes : 0;
-  const size_t arrays = first_buffer_.back() + copies;
-  segment_.emplace(world.share(
-      "starling step", board_bytes + sums_bytes + flags_bytes + arrays * stride_ * sizeof(float)));
+  size_t late_floats = 0;
+  for (const StepSize& step : steps) {
+    const LateLayout* const layout = divides_equally() ? executor.late_layout(step) : nullptr;
+    if (layout != nullptr) late_floats = std::max(late_floats, layout->floats());
+  }
+  const size_t floats = (first_buffer_.back() + copies) * stride_ + late_floats;
+  segment_.emplace(world.share("starling step",
+                               board_bytes + sums_bytes + flags_bytes + floats * sizeof(float)));
   board_ = segment_->bytes().data();
   sums_ = reinterpret_cast<double*>(board_ + board_bytes);
   flags_ = board_ + board_bytes + sums_bytes;
@@ -55,10 +57,15 @@ AllReduceShared::AllReduceShared(const char* name, World& world, Executor& execu
   const auto of_rank = copies > 0
                            ? std::span(copies_).subspan(static_cast<size_t>(rank()) * lanes, lanes)
                            : std::span<float* const>();
-  executor.use_memory(
-      {.board = reinterpret_cast<double*>(board_),
-       .gradient = [this](size_t index) { return gradient(static_cast<size_t>(rank()), index); },
-       .weights = lane_weights(space, own, of_rank)});
+  ExecutorMemory memory{
+      .board = reinterpret_cast<double*>(board_),
+      .gradient = [this](size_t index) { return gradient(static_cast<size_t>(rank()), index); },
+      .weights = lane_weights(space, blocks(), of_rank)};
+  if (late_floats > 0) {
+    late_ = gradients_ + (first_buffer_.back() + copies) * stride_;
+    memory.late = [this](size_t) { return late_; };
+  }
+  executor.use_memory(std::move(memory));
 }
 
 AllReduceShared::~AllReduceShared() { executor_.use_memory({}); }
@@ -69,6 +76,47 @@ float* AllReduceShared::gradient(size_t worker, size_t index) const {
 
 AllReduceShared::Flags& AllReduceShared::flags(int rank) const {
   return reinterpret_cast<Flags*>(flags_)[rank];
+}
+
+// Whether all workers have as many shards and as many weights to update. Late gradients divide work
+// as weights are divided, so where a worker is to have less to do they would be in the way.
+bool AllReduceShared::divides_equally() const {
+  const std::span<const ShardRange> placement = merges_.placement();
+  const auto [fewest, most] = std::minmax_element(
+      placement.begin(), placement.end(),
+      [](const ShardRange& a, const ShardRange& b) { return a.size() < b.size(); });
+  if (fewest->size() == 0 || most->size() > fewest->size() + 1) return false;
+  for (int rank = 0; rank < workers_; ++rank) {
+    if (!world_.serves(rank)) return false;
+  }
+  return true;
+}
+
+uint64_t AllReduceShared::bytes_read(const MergeCache::Merge& merge) const {
+  size_t stacks = 0;  // of others
+  for (size_t worker = 0; worker < merge.stacks.size(); ++worker)
+    stacks += static_cast<int>(worker) == rank_ ? 0 : merge.stacks[worker].size();
+  const LateGradients* const late = executor_.late();
+  const BlockRange own = blocks();
+  size_t floats = 0;
+  for (size_t b = own.first; b < own.last;) {
+    const size_t slice = space_.blocks()[b].slice;
+    const size_t end =
+        std::min(own.last, space_.slices()[slice].first_block + space_.slices()[slice].block_count);
+    size_t elements = 0;
+    for (; b < end; ++b) elements += space_.blocks()[b].size;
+    const LateProduct* const product = late != nullptr ? late->layout().find(slice) : nullptr;
+    if (product == nullptr) {
+      floats += stacks * elements;
+      continue;
+    }
+    const auto in = static_cast<size_t>(product->in);
+    const int others = executor_.options().shards - shards().size();
+    const int64_t rows =
+        late->layout().samples() / executor_.options().shards * others * product->sample_rows;
+    floats += static_cast<size_t>(rows) * (in + (elements + in - 1) / in);
+  }
+  return floats * sizeof(float);
 }
 
 BlockRange AllReduceShared::blocks() const {
@@ -117,7 +165,10 @@ Status AllReduceShared::exchange(const StepSize& step, Wishes& wishes) {
   if (arrived_ == 0) flags(rank()).wishes = wishes;
   if (Status met = meet(); !met) return met;
   for (int r = 0; r < workers(); ++r) wishes.add(flags(r).wishes);
-  merge_ = &merges_.of(step);
+  const MergeCache::Merge* const merge = &merges_.of(step);
+  if (merge != merge_) step_bytes_ = bytes_read(*merge);
+  merge_ = merge;
+  bytes_moved_ += step_bytes_;
   parts_.clear();
   writers_.clear();
   for (size_t worker = 0; worker < merge_->stacks.size(); ++worker) {
@@ -127,7 +178,6 @@ Status AllReduceShared::exchange(const StepSize& step, Wishes& wishes) {
       writers_.push_back(static_cast<int>(worker) == rank_ ? executor_.stack_lanes()[i]
                                                            : kOtherWorker);
     }
-    if (static_cast<int>(worker) != rank_) bytes_moved_ += count * own_bytes_;
   }
   return {};
 }

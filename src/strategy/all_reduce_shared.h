@@ -3,7 +3,8 @@
 // of the blocks, reading the others' gradients where they lie, and updates it for all. Nothing is
 // copied or sent: a step is two barriers (three with clipping by norm). Where some workers only
 // serve, only they have blocks to update (`parameter_server`). Small weights may have copies
-// (strategy/weight_copies.h).
+// (strategy/weight_copies.h), and gradients of large ones may be late (engine/late_layout.h): then
+// what kernels write are their operands.
 //
 // A worker that dies before a barrier is a failure there for all others, at once. When it had
 // arrived at the last one before the update, its gradients are all there, and the others complete
@@ -56,6 +57,9 @@ class AllReduceShared final : public Strategy {
   Status meet();
   Status describe(const Status& met) const;
   float* gradient(size_t worker, size_t index) const;
+  bool divides_equally() const;
+  // What this worker reads of the others' in such a step, for its blocks.
+  uint64_t bytes_read(const MergeCache::Merge& merge) const;
   Flags& flags(int rank) const;
 
   const char* const name_;
@@ -72,8 +76,9 @@ class AllReduceShared final : public Strategy {
   double* sums_ = nullptr;
   std::byte* flags_ = nullptr;
   float* gradients_ = nullptr;
-  size_t own_bytes_ = 0;  // of one gradient, in this worker's blocks
+  float* late_ = nullptr;  // the area of late gradients
   const MergeCache::Merge* merge_ = nullptr;
+  uint64_t step_bytes_ = 0;  // that are read in a step of that size
   std::vector<float*> parts_;
   std::vector<int> writers_;    // of parts
   std::vector<float*> copies_;  // of the weights, for each lane of each worker; or none

@@ -9,15 +9,14 @@ SingleStrategy::SingleStrategy(Executor& executor, const ParameterSpace& space)
       blocks_(space.blocks().size()),
       merges_(executor, {{0, executor.options().shards}}) {
   const auto lanes = static_cast<size_t>(executor.lanes().count());
-  if (!has_weight_copies(space, lanes)) return;
-  for (size_t lane = 0; lane < lanes; ++lane)
+  for (size_t lane = 0; lane < lanes && has_weight_copies(space, lanes); ++lane)
     copies_.push_back(copy_memory_.emplace_back(space.total_floats()).data());
-  executor.use_memory({.weights = lane_weights(space, blocks(), copies_)});
+  executor.use_memory(
+      {.weights = lane_weights(space, blocks(), copies_),
+       .late = [this](size_t floats) { return late_areas_.emplace_back(floats).data(); }});
 }
 
-SingleStrategy::~SingleStrategy() {
-  if (!copies_.empty()) executor_.use_memory({});
-}
+SingleStrategy::~SingleStrategy() { executor_.use_memory({}); }
 
 Status SingleStrategy::exchange(const StepSize& step, Wishes&) {
   parts_ = {&merges_.of(step).plan, executor_.gradients(), 0, executor_.stack_lanes()};

@@ -34,6 +34,7 @@ class SingleStrategy final : public Strategy {
   const size_t blocks_;
   MergeCache merges_;
   GradientParts parts_;
+  std::vector<Buffer<float>> late_areas_;
   std::vector<Buffer<float>> copy_memory_;
   std::vector<float*> copies_;  // of the weights, for each lane; or none
 };

@@ -16,6 +16,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "base/float_flags.h"
 #include "tensor/transpose-inl.h"
 
 #ifndef STARLING_GEMM_BF16_CUT
@@ -315,11 +316,6 @@ void write_square(int64_t rows, int64_t columns, const float* sums, bool add, fl
     write(from, c, std::min(kLines, columns));
     if (columns > kLines) write(from + kTileFloats, c + kLines, columns - kLines);
   }
-}
-
-void raise_overflow() {
-  constexpr unsigned kOverflow = 0x0008;
-  _mm_setcsr(_mm_getcsr() | kOverflow);
 }
 
 // All squares of a block, of `rows` × `columns`.

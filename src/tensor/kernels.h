@@ -26,6 +26,8 @@ void elementwise_backward(Elementwise kind, float slope, int64_t n, const float*
 
 // c = a + b; c may be a.
 void add(int64_t n, const float* a, const float* b, float* c);
+// dst = src; returns the greatest magnitude, where NaN is more than infinity.
+float copy_and_most(int64_t n, const float* src, float* dst);
 // dst = scale · src.
 void scale(int64_t n, float factor, const float* src, float* dst);
 

@@ -45,6 +45,19 @@ struct AddTwo {
   }
 };
 
+// Magnitudes are in order as integers, NaN behind infinity.
+struct CopyAndMost {
+  const float* src;
+  float* dst;
+  hn::Vec<IntTag>* most;
+  template <bool kPartial>
+  HWY_INLINE void run(int64_t i, int64_t n) const {
+    const Floats value = load<kPartial>(src + i, n);
+    store<kPartial>(value, dst + i, n);
+    *most = hn::Max(*most, hn::BitCast(IntTag(), hn::Abs(value)));
+  }
+};
+
 struct Scale {
   float factor;
   const float* src;
@@ -94,6 +107,12 @@ void scale(int64_t n, float factor, const float* src, float* dst) {
   for_vectors(n, Scale{factor, src, dst});
 }
 
+float copy_and_most(int64_t n, const float* src, float* dst) {
+  hn::Vec<IntTag> most = hn::Zero(IntTag());
+  for_vectors(n, CopyAndMost{src, dst, &most});
+  return hn::GetLane(hn::BitCast(kFloats, hn::MaxOfLanes(IntTag(), most)));
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
 }  // namespace starling
@@ -106,6 +125,7 @@ HWY_EXPORT(elementwise_forward);
 HWY_EXPORT(elementwise_backward);
 HWY_EXPORT(add);
 HWY_EXPORT(scale);
+HWY_EXPORT(copy_and_most);
 
 void elementwise_forward(Elementwise kind, float slope, int64_t n, const float* x, float* y) {
   HWY_DYNAMIC_DISPATCH(elementwise_forward)(kind, slope, n, x, y);
@@ -122,6 +142,10 @@ void add(int64_t n, const float* a, const float* b, float* c) {
 
 void scale(int64_t n, float factor, const float* src, float* dst) {
   HWY_DYNAMIC_DISPATCH(scale)(n, factor, src, dst);
+}
+
+float copy_and_most(int64_t n, const float* src, float* dst) {
+  return HWY_DYNAMIC_DISPATCH(copy_and_most)(n, src, dst);
 }
 
 }  // namespace starling

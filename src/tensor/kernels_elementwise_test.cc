@@ -169,5 +169,22 @@ TEST(KernelsElementwise, AddsAndScales) {
   });
 }
 
+TEST(KernelsElementwise, CopiesAndFindsTheGreatestMagnitude) {
+  for_each_target([&] {
+    for (const int64_t n : kSizes) {
+      std::vector<float> from = random_floats(n, 9), to(from.size());
+      float most = 0;
+      for (const float value : from) most = std::max(most, std::abs(value));
+      ASSERT_EQ(copy_and_most(n, from.data(), to.data()), most);
+      ASSERT_EQ(to, from);
+      if (n == 0) continue;
+      from.back() = -kInfinity;
+      ASSERT_EQ(copy_and_most(n, from.data(), to.data()), kInfinity);
+      from.front() = std::numeric_limits<float>::quiet_NaN();
+      ASSERT_TRUE(std::isnan(copy_and_most(n, from.data(), to.data())));
+    }
+  });
+}
+
 }  // namespace
 }  // namespace starling

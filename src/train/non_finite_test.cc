@@ -69,6 +69,35 @@ TEST(NonFinite, StopLeavesTheWeightsOfTheStepBefore) {
   }
 }
 
+// The same for a gradient that is computed only while weights are updated (engine/late_layout.h).
+// One feature of the third sample is so large that the gradient of its weights overflows, and as
+// they are zero nothing else does.
+TEST(NonFinite, StopLeavesTheWeightsOfTheStepBeforeWhereGradientsAreLate) {
+  constexpr int64_t kFeatures = 256, kUnits = 300;
+  std::vector<float> features(3 * kFeatures, 0.5f), labels{0, 1, 2};
+  features[5] = features[kFeatures + 5] = 0;
+  features[2 * kFeatures + 5] = 3e38f;
+  for (const Optimizer& optimizer : {momentum(1e-3), adam(1e-3, {.clip_norm = 1.0})}) {
+    for (const int lanes : {1, 2}) {
+      TrainerOptions all = policy_options(optimizer, NonFinite::kStop, mean_squared_error());
+      all.lanes = lanes;
+      Trainer trainer(Sequential({kFeatures}, {dense(kUnits), dense(1)}), all);
+      for (int64_t unit = 0; unit < kUnits; ++unit)
+        trainer.weights("dense_1.weight")[static_cast<size_t>(unit * kFeatures + 5)] = 0;
+      for (float& weight : trainer.weights("dense_2.weight")) weight *= 100;
+      std::string before;
+      const Error error = error_of([&] {
+        trainer.fit(data::in_memory(features, {kFeatures}, labels),
+                    {.batch = 1, .shuffle = false, .on_step = [&](const Progress&) {
+                       before = trainer.weights_sha256();
+                     }});
+      });
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("step 3"), HasSubstr("dense_1.weight")));
+      EXPECT_EQ(trainer.weights_sha256(), before);
+    }
+  }
+}
+
 TEST(NonFinite, SkipLeavesTheWeightsAndCounts) {
   for (const Optimizer& optimizer : {sgd(1e-2), momentum(1e-2), adam(1e-2, {.clip_norm = 1.0})}) {
     for (const float value : {1.5e19f, 1e30f}) {  // the gradient alone, and the loss

@@ -7,16 +7,14 @@
 #include <atomic>
 #include <cmath>
 
-#include "base/claim.h"
 #include "base/lost_worker.h"
 #include "starling/error.h"
 #include "strategy/lane_blocks.h"
 #include "tensor/tree_sum.h"
+#include "train/block_gradients.h"
 
 namespace starling {
 namespace {
-
-using Gradients = std::span<const float* const>;
 
 constexpr const char* kNonFiniteHint =
     "lower the learning rate, clip gradients (clip_norm = 1.0), look at the data, or set "
@@ -35,22 +33,11 @@ TrainStep::TrainStep(Executor& executor, Strategy& strategy, TrainState& state,
       shard_seconds_(static_cast<size_t>(executor.options().shards)) {}
 
 template <typename Work>
-void TrainStep::for_blocks(BlockRange range, const GradientParts& parts, bool summed, Work work) {
-  const size_t count = summed ? 1 : parts.at.size();
-  const bool in_registers =
-      count == 1 || (count <= kTreeLeavesInRegisters && parts.plan->is_canonical());
+void TrainStep::for_blocks(BlockRange range, const GradientParts& parts, LateGradients* late,
+                           Work work) {
   const auto some = [&](int lane, size_t first, size_t last) {
-    std::array<const float*, kMaxShards> at;
-    alignas(kAlignment) std::array<float, kBlockElements> sum;  // stays in the nearest cache
-    for (size_t b = first; b < last; ++b) {
-      const Block& block = state_.space.blocks()[b];
-      for (size_t i = 0; i < count; ++i) at[i] = parts.at[i] + (block.offset - parts.origin);
-      if (!in_registers) {
-        parts.plan->sum({at.data(), count}, block.size, sum.data());
-        at[0] = sum.data();
-      }
-      work(lane, b, block, Gradients(at.data(), in_registers ? count : 1));
-    }
+    BlockGradients gradients(state_.space, parts, late, lane, last);
+    for (size_t b = first; b < last; ++b) work(lane, b, state_.space.blocks()[b], gradients.of(b));
   };
   const auto of_lane = [&](int lane) {
     return lane_blocks(state_.space, range, lane, executor_.lanes().count());
@@ -65,14 +52,11 @@ void TrainStep::for_blocks(BlockRange range, const GradientParts& parts, bool su
   });
 }
 
-// Which of the parts a lane claims while it sums them, as bits: those that it has not written.
-uint32_t TrainStep::claimed_by(int lane) const {
-  const GradientParts parts = strategy_.parts();
-  if (!claims_pay() || parts.at.size() > kTreeLeavesInRegisters) return 0;
-  uint32_t claimed = 0;
-  for (size_t i = 0; i < parts.writers.size(); ++i)
-    claimed |= uint32_t{parts.writers[i] != lane} << i;
-  return claimed;
+template <typename Work>
+void TrainStep::for_own_blocks(bool summed, Work work) {
+  GradientParts parts = strategy_.parts();
+  if (summed) parts = {parts.plan, parts.at.first(1), parts.origin};
+  for_blocks(strategy_.blocks(), parts, summed ? nullptr : executor_.late(), work);
 }
 
 void TrainStep::add(const BatchRows& batch) {
@@ -197,13 +181,12 @@ double TrainStep::sum_gradients() {
   if (stage_ == Stage::kExchanged) {
     strategy_.look();
     const GradientParts parts = strategy_.parts();
-    for_blocks(strategy_.blocks(), parts, false,
-               [&](int, size_t b, const Block& block, Gradients gradients) {
-                 float* const sum = parts.at[0] + (block.offset - parts.origin);
-                 if (gradients.size() > 1 || gradients[0] != sum)
-                   tree_sum(gradients, block.size, sum);
-                 block_sums_[b] = block_square_sum(sum, block.size);
-               });
+    for_own_blocks(false, [&](int, size_t b, const Block& block, const BlockGradient& gradient) {
+      float* const sum = parts.at[0] + (block.offset - parts.origin);
+      if (gradient.parts.size() > 1 || gradient.parts[0] != sum)
+        tree_sum(gradient.parts, block.size, sum);
+      block_sums_[b] = block_square_sum(sum, block.size);
+    });
     stage_ = Stage::kSummed;
   }
   if (stage_ == Stage::kSummed) {
@@ -232,7 +215,7 @@ void TrainStep::spread_weights(const UpdateSettings& settings, bool summed) {
   if (stage_ == Stage::kSpread) return;
   std::atomic<bool> all_finite{true};
   float* const next = strategy_.next_weights();
-  const auto compute = [&](int, size_t, const Block& block, Gradients gradients) {
+  const auto compute = [&](int, size_t, const Block& block, const BlockGradient& gradient) {
     alignas(kAlignment) std::array<std::array<float, kBlockElements>, kMaxStates> copies;
     std::array<float*, kMaxStates> states{};
     for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind) {
@@ -240,12 +223,12 @@ void TrainStep::spread_weights(const UpdateSettings& settings, bool summed) {
       std::copy_n(state_.optimizer.at(kind, block.offset), block.size, states[kind]);
     }
     std::copy_n(state_.weights.data() + block.offset, block.size, next + block.offset);
-    if (!update_block(settings, state_.space.slices()[block.slice].weight_decay, gradients,
+    if (!update_block(settings, state_.space.slices()[block.slice].weight_decay, gradient.parts,
                       block.size, next + block.offset, states.data())) {
       all_finite = false;
     }
   };
-  for_blocks(strategy_.blocks(), strategy_.parts(), summed, compute);
+  for_own_blocks(summed, compute);
   strategy_.pass(FaultPoint::kSpread);
   bool finite = all_finite;
   require(strategy_.spread(finite));
@@ -260,10 +243,10 @@ void TrainStep::take_over_weights() {
   const BlockRange own = strategy_.blocks(), copied = strategy_.copied_blocks();
   const auto is_in = [](size_t b, BlockRange range) { return b >= range.first && b < range.last; };
   float* next = strategy_.next_weights();
-  for_blocks({0, state_.space.blocks().size()}, {nullptr, {&next, 1}}, true,
-             [&](int, size_t b, const Block& block, Gradients weights) {
+  for_blocks({0, state_.space.blocks().size()}, {nullptr, {&next, 1}}, nullptr,
+             [&](int, size_t b, const Block& block, const BlockGradient& weights) {
                if (is_in(b, own) || is_in(b, copied)) return;
-               std::copy_n(weights[0], block.size, state_.weights.data() + block.offset);
+               std::copy_n(weights.parts[0], block.size, state_.weights.data() + block.offset);
              });
 }
 
@@ -276,25 +259,26 @@ bool TrainStep::update(const UpdateSettings& settings, bool summed) {
   }
   std::atomic<bool> finite{true};
   const std::span<float* const> weight_copies = strategy_.weight_copies();
-  const auto update_one = [&](int lane, size_t b, const Block& block, Gradients gradients) {
+  const auto update_one = [&](int lane, size_t b, const Block& block,
+                              const BlockGradient& gradient) {
     const Slice& slice = state_.space.slices()[block.slice];
     guarded(lane, b, [&](const UndoLog* undo) {
       std::array<float*, kMaxStates> states{};
       for (size_t kind = 0; kind < state_.optimizer.kinds(); ++kind)
         states[kind] = state_.optimizer.at(kind, block.offset);
-      if (!update_block(settings, slice.weight_decay, gradients, block.size,
+      if (!update_block(settings, slice.weight_decay, gradient.parts, block.size,
                         state_.weights.data() + block.offset, states.data(),
                         {.undo = undo,
                          .copies = weight_copies,
                          .offset = block.offset,
-                         .claimed = summed ? 0 : claimed_by(lane)})) {
+                         .claimed = gradient.claimed})) {
         finite = false;
       }
     });
   };
-  for_blocks(strategy_.blocks(), strategy_.parts(), summed, update_one);
+  for_own_blocks(summed, update_one);
   if (strategy_.ownership() != nullptr) {
-    for_blocks(strategy_.copied_blocks(), strategy_.copied_parts(), true, update_one);
+    for_blocks(strategy_.copied_blocks(), strategy_.copied_parts(), nullptr, update_one);
     take_over_weights();
   }
   if (moves) {

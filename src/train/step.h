@@ -70,11 +70,12 @@ class TrainStep {
   bool looks_first() const;
   // Returns false when a block's gradient was not finite; `summed`: sum_gradients was called.
   bool update(const UpdateSettings& settings, bool summed);
-  // Calls work(lane, index, block, gradients) with the blocks, on all lanes; their sum along the
-  // tree is the gradient. There is only one, the sum, if `summed`, or if registers can't sum them.
+  // Calls work(lane, index, block, gradient) with the blocks, on all lanes.
   template <typename Work>
-  void for_blocks(BlockRange range, const GradientParts& parts, bool summed, Work work);
-  uint32_t claimed_by(int lane) const;
+  void for_blocks(BlockRange range, const GradientParts& parts, LateGradients* late, Work work);
+  // The same with this worker's; `summed`: their gradient lies in the first part.
+  template <typename Work>
+  void for_own_blocks(bool summed, Work work);
   // Where each has a part of the optimizer state: computes the new weights of this worker's blocks,
   // without changing anything, and gives them to all. Throws if a gradient is not finite.
   void spread_weights(const UpdateSettings& settings, bool summed);
