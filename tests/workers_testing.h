@@ -111,7 +111,7 @@ features = [20]
 classes = 4
 [[model.layers]]
 type = "dense"
-units = 6000
+units = 13200
 activation = "relu"
 [[model.layers]]
 type = "dense"

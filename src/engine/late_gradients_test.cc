@@ -17,7 +17,7 @@ Graph wide(const Shape& input, int64_t units, bool frozen = false) {
   Graph graph;
   const ValueId x = graph.add_input(input);
   const ValueId first = graph.add(dense(units), {x}, "", {.trainable = !frozen});
-  graph.add(dense(3), {graph.add(dense(300), {graph.add(relu(), {first})})});
+  graph.add(dense(3), {graph.add(dense(600), {graph.add(relu(), {first})})});
   return graph;
 }
 
@@ -33,24 +33,24 @@ std::vector<std::string> late_slices(const Graph& graph, int64_t samples, int sh
 using Names = std::vector<std::string>;
 
 TEST(LateLayout, HasTheLargeDenseWeightsThatAreTrained) {
-  EXPECT_EQ(late_slices(wide({200}, 500), 32, 8), (Names{"dense_2.weight", "dense_1.weight"}));
-  EXPECT_EQ(late_slices(wide({200}, 500, true), 32, 8), Names{"dense_2.weight"});
+  EXPECT_EQ(late_slices(wide({600}, 500), 32, 8), (Names{"dense_2.weight", "dense_1.weight"}));
+  EXPECT_EQ(late_slices(wide({600}, 500, true), 32, 8), Names{"dense_2.weight"});
   EXPECT_EQ(late_slices(wide({20}, 500), 32, 8), Names{"dense_2.weight"});
 }
 
 TEST(LateLayout, IsForStepsOfEqualShardsWhoseSumsRegistersJoin) {
-  const Graph graph = wide({200}, 500);
+  const Graph graph = wide({600}, 500);
   EXPECT_EQ(late_slices(graph, 32, 1).size(), 2u);
   EXPECT_EQ(late_slices(graph, 512, 2).size(), 2u);
   EXPECT_EQ(late_slices(graph, 33, 2), Names{}) << "one has a row more";
   EXPECT_EQ(late_slices(graph, 33, 3), Names{}) << "no tree of equal halves";
   EXPECT_EQ(late_slices(graph, 1024, 4), Names{}) << "too many rows to pay";
-  EXPECT_EQ(late_slices(wide({5, 200}, 500), 64, 8).size(), 2u);
-  EXPECT_EQ(late_slices(wide({5, 200}, 500), 256, 8), Names{}) << "five rows a sample";
+  EXPECT_EQ(late_slices(wide({5, 600}, 500), 64, 8).size(), 2u);
+  EXPECT_EQ(late_slices(wide({5, 600}, 500), 256, 8), Names{}) << "five rows a sample";
 }
 
 TEST(LateLayout, PlacesOperandsApart) {
-  const Graph graph = wide({3, 201}, 499);
+  const Graph graph = wide({3, 601}, 499);
   const ParameterSpace space = space_of(graph);
   const LateLayout layout(graph, space, 16, 4);
   struct Place {
@@ -116,14 +116,14 @@ Floats gradient_of(const Rig& rig, const Case& c, bool late) {
 }
 
 TEST(LateGradients, HaveTheBitsOfThoseThatAreComputedWithTheShards) {
-  for (const Case& c : {Case{{200}, 500, 32, 1, 1, Precision::kF32},
-                        {{200}, 500, 32, 2, 2, Precision::kF32},
-                        {{200}, 500, 32, 8, 1, Precision::kF32},
-                        {{200}, 500, 32, 8, 2, Precision::kF32},
-                        {{200}, 500, 32, 8, 4, Precision::kBf16},
-                        {{3, 201}, 499, 24, 8, 2, Precision::kF32},
-                        {{3, 201}, 499, 24, 4, 2, Precision::kBf16},
-                        {{5000}, 21, 8, 4, 2, Precision::kF32},      // rows longer than a block
+  for (const Case& c : {Case{{600}, 500, 32, 1, 1, Precision::kF32},
+                        {{600}, 500, 32, 2, 2, Precision::kF32},
+                        {{600}, 500, 32, 8, 1, Precision::kF32},
+                        {{600}, 500, 32, 8, 2, Precision::kF32},
+                        {{600}, 500, 32, 8, 4, Precision::kBf16},
+                        {{3, 601}, 499, 24, 8, 2, Precision::kF32},
+                        {{3, 601}, 499, 24, 4, 2, Precision::kBf16},
+                        {{5000}, 61, 8, 4, 2, Precision::kF32},      // rows longer than a block
                         {{300000}, 2, 4, 2, 1, Precision::kF32}}) {  // and nearly than a piece
     SCOPED_TRACE(testing::Message()
                  << c.units << " units, " << c.samples << " samples, " << c.shards
@@ -136,7 +136,7 @@ TEST(LateGradients, HaveTheBitsOfThoseThatAreComputedWithTheShards) {
 // Nobody computes a late gradient before the first weights change: what might overflow raises the
 // flag with the shards. Here the large feature has no weight, so that nothing else overflows.
 TEST(LateGradients, WhatMightOverflowRaisesTheFlagWithTheShards) {
-  constexpr size_t kFeature = 7, kFeatures = 200;
+  constexpr size_t kFeature = 7, kFeatures = 600;
   Rig rig(wide({kFeatures}, 500), mean_squared_error(), 32);
   const Slice& slice = *rig.space.find("dense_1.weight");
   for (size_t i = kFeature; i < slice.size; i += kFeatures) rig.weights[slice.offset + i] = 0;

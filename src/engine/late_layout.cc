@@ -10,9 +10,8 @@
 namespace starling {
 namespace {
 
-// Floats of weights from which it pays: fewer stay in the cache anyway, and few who update would
-// share the work.
-constexpr size_t kLeastFloats = size_t{64} * 1024;
+// Floats of weights from which it pays: gradients of fewer stay in the cache anyway.
+constexpr size_t kLeastFloats = size_t{256} * 1024;
 // Rows up to which it pays. The product packs more of its operands for each row of the gradient
 // where there are more, and what it takes outweighs the bytes of the gradient.
 constexpr int64_t kMostRows = 512;

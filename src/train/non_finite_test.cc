@@ -73,7 +73,7 @@ TEST(NonFinite, StopLeavesTheWeightsOfTheStepBefore) {
 // One feature of the third sample is so large that the gradient of its weights overflows, and as
 // they are zero nothing else does.
 TEST(NonFinite, StopLeavesTheWeightsOfTheStepBeforeWhereGradientsAreLate) {
-  constexpr int64_t kFeatures = 256, kUnits = 300;
+  constexpr int64_t kFeatures = 1024, kUnits = 300;
   std::vector<float> features(3 * kFeatures, 0.5f), labels{0, 1, 2};
   features[5] = features[kFeatures + 5] = 0;
   features[2 * kFeatures + 5] = 3e38f;
