@@ -41,7 +41,9 @@ struct Leaf {
     __get_cpuid_count(leaf, subleaf, &eax, &ebx, &ecx, &edx);
   }
 };
-constexpr unsigned kFeatures = 7, kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // of edx
+constexpr unsigned kFeatures = 7;
+constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // of edx under (kFeatures, 0)
+constexpr unsigned kAvx512Bf16 = 1u << 5;                     // of eax under (kFeatures, 1)
 
 // Whether the processor has matrix tiles (AMX) but does not say how large they are. Some
 // hypervisors hide that leaf; oneDNN (2.6.3) then makes tiles of no rows and dies of an illegal
@@ -55,6 +57,14 @@ bool hides_tiles() {
 bool may_use_tiles() {
   constexpr int kRequest = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILE_DATA
   return syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+}
+
+// What the processor and Linux offer.
+Bf16Products offered_bf16_products() {
+  constexpr unsigned kTiles = kAmxTile | kAmxBf16;
+  if ((Leaf(kFeatures, 0).edx & kTiles) == kTiles && may_use_tiles()) return Bf16Products::kTiles;
+  const bool pairs = (Leaf(kFeatures, 1).eax & kAvx512Bf16) != 0;
+  return pairs ? Bf16Products::kPairs : Bf16Products::kRounded;
 }
 
 }  // namespace
@@ -96,10 +106,21 @@ std::string isa_name() {
   return "sse4";
 }
 
-bool has_bf16_tiles() {
-  constexpr unsigned kNeeded = kAmxTile | kAmxBf16;
-  static const bool offered = (Leaf(kFeatures, 0).edx & kNeeded) == kNeeded && may_use_tiles();
-  return offered && isa_name() == "avx512";
+Bf16Products bf16_products() {
+  static const Bf16Products offered = offered_bf16_products();
+  return isa_name() == "avx512" ? offered : Bf16Products::kRounded;
+}
+
+std::string_view bf16_products_name(Bf16Products products) {
+  switch (products) {
+    case Bf16Products::kTiles:
+      return "tiles";
+    case Bf16Products::kPairs:
+      return "pairs";
+    case Bf16Products::kRounded:
+      break;
+  }
+  return "rounded";
 }
 
 std::string onednn_name() {

@@ -18,8 +18,17 @@ void settle_isa();
 // What kernels use on this machine now: "sse4", "avx2" or "avx512".
 std::string isa_name();
 
-// Whether kernels may multiply tiles of bf16 (AMX) on this machine now.
-bool has_bf16_tiles();
+// How bf16 is multiplied on this machine now, from the slowest to the fastest; who has one has
+// those before it. Each has bits of its own.
+enum class Bf16Products {
+  kRounded,  // as f32, of operands that are rounded
+  kPairs,    // by dot products of pairs (AVX512_BF16)
+  kTiles,    // by matrix tiles (AMX)
+};
+Bf16Products bf16_products();
+
+// "rounded", "pairs" or "tiles".
+std::string_view bf16_products_name(Bf16Products products);
 
 // oneDNN's version, and the instruction set that it uses on this machine now, which it names more
 // finely: "2.6.3 avx512_core_amx". From then on cap_isa throws.

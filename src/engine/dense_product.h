@@ -1,5 +1,5 @@
-// How dense layers multiply: by our own products (tensor/gemm.h), of matrices that are rounded to
-// bf16 by the product itself (tensor/gemm_bf16.h) where the processor has tiles of them.
+// How dense layers multiply (tensor/gemm.h): in bf16 by a product that rounds its operands itself
+// (tensor/gemm_bf16.h), where the processor has one.
 #pragma once
 
 #include "starling/precision.h"
@@ -7,17 +7,7 @@
 
 namespace starling {
 
-struct DenseProduct {
-  size_t (*scratch_floats)(const GemmShape& shape);
-  void (*multiply)(const GemmShape& shape, const MatrixView& a, const MatrixView& b,
-                   bool accumulate, float* c, float* scratch);
-
-  void operator()(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate,
-                  float* c, float* scratch) const {
-    multiply(shape, a, b, accumulate, c, scratch);
-  }
-};
-DenseProduct dense_product(Precision precision);
+GemmWay dense_product(Precision precision);
 
 // Whether its operands have to be rounded to bf16 before.
 bool wants_rounded_operands(Precision precision);

@@ -52,8 +52,9 @@ LateGradients::Piece LateGradients::compute(int lane, const LateProduct& product
   const GemmShape shape = shape_of(layout_, product, static_cast<int64_t>(rows));
   float* const scratch = scratch_[static_cast<size_t>(lane)].data();
   float* const piece = scratch + scratch_floats(precision_, shape);
-  dense_product(precision_)(shape, {area_ + product.dz + row, 1, product.out},
-                            {area_ + product.x, product.in, 1}, false, piece, scratch);
+  dense_product(precision_)
+      .multiply(shape, {area_ + product.dz + row, 1, product.out},
+                {area_ + product.x, product.in, 1}, false, piece, scratch);
   return {row * in, (row + rows) * in, piece};
 }
 

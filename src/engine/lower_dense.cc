@@ -53,11 +53,11 @@ struct Operand {
 void emit_product(Lowering& lowering, const std::string& label, const GemmShape& shape,
                   const Operand& left, const Operand& right, const Ref& target, bool gradient,
                   bool adds) {
-  const DenseProduct product = dense_product(lowering.options.precision);
+  const GemmWay product = dense_product(lowering.options.precision);
   const Ref scratch = lowering.scratch(product.scratch_floats(shape));
   lowering.emit(label, {left.ref, right.ref, target, scratch}, [=](const Frame& frame) {
-    product(shape, left.in(frame), right.in(frame), adds || (gradient && frame.accumulate),
-            target.in(frame), scratch.in(frame));
+    product.multiply(shape, left.in(frame), right.in(frame), adds || (gradient && frame.accumulate),
+                     target.in(frame), scratch.in(frame));
   });
 }
 

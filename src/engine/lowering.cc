@@ -6,11 +6,11 @@
 #include <set>
 #include <typeinfo>
 
-#include "base/isa.h"
 #include "engine/arena.h"
 #include "engine/own_conv.h"
 #include "starling/error.h"
 #include "tensor/gemm.h"
+#include "tensor/gemm_bf16.h"
 #include "tensor/kernels.h"
 #include "tensor/tree_sum.h"
 
@@ -338,7 +338,8 @@ bool can_stack(const Graph& graph, int64_t shard_rows) {
 bool raises_flags(const Graph& graph, Precision precision) {
   if (precision == Precision::kF32) return true;
   const auto convolves = [](const Node& node) { return &family_of(*node.op) == &kConvFamily; };
-  return has_bf16_tiles() && std::none_of(graph.nodes().begin(), graph.nodes().end(), convolves);
+  return gemm_bf16() != nullptr &&
+         std::none_of(graph.nodes().begin(), graph.nodes().end(), convolves);
 }
 
 }  // namespace starling

@@ -43,7 +43,7 @@ struct PlanOptions {
 bool can_stack(const Graph& graph, int64_t shard_rows);
 
 // Whether arithmetic that meets an infinity or a NaN raises the processor's flags in such a plan.
-// What multiplies bf16 does not, but for our tiles, which look at their results; rounding doesn't
+// What multiplies bf16 does not, but for our products, which look at their results; rounding doesn't
 // either.
 bool raises_flags(const Graph& graph, Precision precision);
 

@@ -41,4 +41,12 @@ size_t gemm_scratch_floats(const GemmShape& shape);
 void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate,
           float* c, float* scratch);
 
+// A way to multiply: this one, or one of another precision.
+struct GemmWay {
+  size_t (*scratch_floats)(const GemmShape& shape);
+  void (*multiply)(const GemmShape& shape, const MatrixView& a, const MatrixView& b,
+                   bool accumulate, float* c, float* scratch);
+};
+inline constexpr GemmWay kGemm{gemm_scratch_floats, gemm};
+
 }  // namespace starling

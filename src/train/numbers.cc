@@ -11,7 +11,7 @@ std::vector<std::pair<std::string, std::string>> numbers() {
   return {{"version", version()},
           {"isa", isa_name()},
           {"onednn", onednn_name()},
-          {"bf16", has_bf16_tiles() ? "tiles" : "rounded"}};
+          {"bf16", std::string(bf16_products_name(bf16_products()))}};
 }
 
 std::string numbers_text() {

@@ -12,7 +12,7 @@
 namespace starling {
 
 // Each with its name: version, isa, onednn (its version, and the instruction set that it uses), and
-// whether bf16 is multiplied by oneDNN ("native") or by ourselves ("rounded").
+// bf16 (how dense layers multiply it: "rounded", "pairs" or "tiles").
 std::vector<std::pair<std::string, std::string>> numbers();
 
 // All of it on one line, for people.
