@@ -396,7 +396,7 @@ std::string Executor::find_non_finite(const BatchRows& batch, const float* stati
 size_t Executor::arena_bytes() const {
   size_t sum = 0;
   for (const Lane& lane : lane_state_) sum += lane.arena.size() * sizeof(float);
-  for (const auto& [samples, late] : late_) sum += late.layout().floats() * sizeof(float);
+  for (const auto& [samples, late] : late_) sum += late.bytes();
   return sum;
 }
 

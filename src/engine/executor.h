@@ -146,7 +146,8 @@ class Executor {
   // Names the first layer with a value that is not finite, of the last batch; empty if none is.
   std::string find_non_finite(const BatchRows& batch, const float* statistics);
 
-  // Bytes of activations (arenas), of stack gradients and of copies of weights.
+  // Bytes of activations (arenas, and what late gradients are made of), of stack gradients and of
+  // copies of weights.
   size_t arena_bytes() const;
   size_t gradient_bytes() const;
   size_t packed_bytes() const;

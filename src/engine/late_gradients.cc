@@ -43,6 +43,12 @@ LateGradients::LateGradients(const LateLayout& layout, Precision precision, floa
   for (int lane = 0; lane < lanes; ++lane) scratch_.emplace_back(most);
 }
 
+size_t LateGradients::bytes() const {
+  size_t floats = layout_.floats();
+  for (const Buffer<float>& of_lane : scratch_) floats += of_lane.size();
+  return floats * sizeof(float);
+}
+
 LateGradients::Piece LateGradients::compute(int lane, const LateProduct& product, size_t first,
                                             size_t last) {
   const auto in = static_cast<size_t>(product.in);

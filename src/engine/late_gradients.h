@@ -17,6 +17,7 @@ class LateGradients {
 
   const LateLayout& layout() const { return layout_; }
   float* area() const { return area_; }
+  size_t bytes() const;  // of the area, and of memory of lanes
 
   // Elements first … last − 1 of a slice's gradient.
   struct Piece {
