@@ -12,7 +12,7 @@ std::string reason_of(const Fabric& fabric, const Transfer& transfer) {
   if (transfer.pending()) return fmt::format("peer {} {} not all in time", transfer.peer, deed);
   switch (transfer.failure) {
     case FailureKind::kPeerGone:
-      return fmt::format("peer {} {}", transfer.peer, fabric.why_gone(transfer.peer));
+      return describe_gone(fabric, transfer.peer);
     case FailureKind::kLength:
       return fmt::format("peer {} sent a message of another length", transfer.peer);
     case FailureKind::kStaleView:

@@ -16,6 +16,18 @@ Counters Fabric::counters() const {
   return sum;
 }
 
+std::string describe_gone(const Fabric& fabric, int peer) {
+  std::string text = fmt::format("peer {} {}", peer, fabric.why_gone(peer));
+  constexpr int kMost = 4;  // others that are named
+  int others = 0;
+  for (int other = 0; other < fabric.world() && others < kMost; ++other) {
+    if (other == peer || other == fabric.rank() || !fabric.gone(other)) continue;
+    text += fmt::format("{}peer {}", others == 0 ? " (gone, too: " : ", ", other);
+    ++others;
+  }
+  return others == 0 ? text : text + ")";
+}
+
 namespace {
 
 std::string reason_of(const Fabric& fabric, const Transfer& transfer, FailureKind kind) {
@@ -24,7 +36,7 @@ std::string reason_of(const Fabric& fabric, const Transfer& transfer, FailureKin
   switch (kind) {
     case FailureKind::kPeerGone:
       return transfer.peer == kAnyPeer ? "all peers are gone"
-                                       : peer + " " + fabric.why_gone(transfer.peer);
+                                       : describe_gone(fabric, transfer.peer);
     case FailureKind::kDeadline:
       return fmt::format("{} {} in time", peer,
                          transfer.kind == Transfer::Kind::kSend ? "took not all" : "sent not all");

@@ -141,6 +141,9 @@ Result<size_t> receive_up_to(Fabric& fabric, int peer, Tag tag, std::span<std::b
 // failure of one that failed becomes `status`, if that has none yet.
 bool is_over(Fabric& fabric, Ticket& ticket, Status& status);
 
+// "peer 3 closed the connection", and who is gone beside it: one may have left because of another.
+std::string describe_gone(const Fabric& fabric, int peer);
+
 // The failure of a transfer that failed, or of one that is pending when its time is up, in words:
 // "receive rank=2 tag=41: peer 3 is gone after 12 ms, 1048576 of 4194304 bytes".
 Failure describe_failure(const Fabric& fabric, const Transfer& transfer);

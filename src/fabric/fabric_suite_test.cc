@@ -265,6 +265,22 @@ TEST_P(EveryFabric, RetiredTicketsAreRefused) {
   });
 }
 
+// One may have left because of the other.
+TEST_P(EveryFabric, AFailureNamesAllThatAreGone) {
+  run([](Fabric& fabric) {
+    meet(fabric, 1);
+    const int last = fabric.world() - 1;
+    if (fabric.rank() != 0 || last < 2) return;
+    fabric.mark_gone(1);
+    fabric.mark_gone(last);
+    const Status received = receive(fabric, last, 2, {}, soon(fabric));
+    ASSERT_FALSE(received.ok());
+    // Some may have left already, which is what is told then.
+    EXPECT_THAT(received.failure().message, testing::ContainsRegex(fmt::format(
+                                                "peer {} [a-z ]+ \\(gone, too: peer 1[,)]", last)));
+  });
+}
+
 // The last rank leaves: a result for all, at once, for what is pending and what comes later.
 TEST_P(EveryFabric, ALostPeerIsAResult) {
   run([](Fabric& fabric) {
