@@ -71,58 +71,10 @@ class WorkersTest : public CommandTest {
   // of the test samples, and nothing about it depends on who computed what. Chance has 25%.
   static constexpr const char* kQuickly = "optimizer.learning_rate=0.02";
   static constexpr double kLearnt = 0.7;
-  void write_mlp_job() const {
-    write("mlp.toml", R"(
-name = "mlp"
-shards = 16
-[data]
-source = "synthetic"
-samples = 130
-test_samples = 50
-features = [20]
-classes = 4
-[[model.layers]]
-type = "dense"
-units = 24
-activation = "relu"
-[[model.layers]]
-type = "dense"
-units = 4
-[optimizer]
-clip_norm = 0.5
-[training]
-epochs = 2
-batch = 40
-[training.save_best]
-value = "val_accuracy"
-)");
-  }
-  // The same data for a layer so wide that its gradient is late (engine/late_layout.h) where memory
-  // is shared: in all steps of an epoch but the last, of two samples.
-  void write_wide_job() const {
-    write("wide.toml", R"(
-name = "wide"
-shards = 16
-[data]
-source = "synthetic"
-samples = 130
-test_samples = 50
-features = [20]
-classes = 4
-[[model.layers]]
-type = "dense"
-units = 13200
-activation = "relu"
-[[model.layers]]
-type = "dense"
-units = 4
-[training]
-epochs = 2
-batch = 32
-[training.save_best]
-value = "val_accuracy"
-)");
-  }
+  void write_mlp_job() const { write_dense_job("mlp", 24, 40, "[optimizer]\nclip_norm = 0.5\n"); }
+  // A layer so wide that its gradient is late (engine/late_layout.h) where memory is shared: in all
+  // steps of an epoch but the last, of two samples.
+  void write_wide_job() const { write_dense_job("wide", 13200, 32, ""); }
   // The same data for the CNN of the other tests.
   std::vector<std::string> cnn_settings() const {
     return {"--set", "shards=16",         "--set", "data.samples=130", "--set", "training.batch=40",
@@ -200,6 +152,32 @@ value = "val_accuracy"
       EXPECT_TRUE(worker.ended_within(kSoon)) << "worker " << rank << " is still there";
     for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
       EXPECT_EQ(entry.path().string().find("starling"), std::string::npos) << entry.path();
+  }
+
+ private:
+  // A hidden layer of so many units; `optimizer` is a section of its own.
+  void write_dense_job(const std::string& name, int units, int batch,
+                       const std::string& optimizer) const {
+    const std::string head = fmt::format("name = \"{}\"\n", name) + R"(
+shards = 16
+[data]
+source = "synthetic"
+samples = 130
+test_samples = 50
+features = [20]
+classes = 4
+[[model.layers]]
+type = "dense"
+)";
+    const std::string middle = fmt::format("units = {}\n", units) + R"(
+activation = "relu"
+[[model.layers]]
+type = "dense"
+units = 4
+)";
+    write(name + ".toml", head + middle + optimizer +
+                              fmt::format("[training]\nepochs = 2\nbatch = {}\n", batch) +
+                              "[training.save_best]\nvalue = \"val_accuracy\"\n");
   }
 };
 
