@@ -2,7 +2,6 @@
 
 #include <cpuid.h>
 #include <fmt/format.h>
-#include <hwy/targets.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,7 +12,26 @@
 
 #include "starling/error.h"
 
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "base/isa.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
 namespace starling {
+namespace HWY_NAMESPACE {
+namespace {
+
+int64_t own_target() { return HWY_TARGET; }
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace starling
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace starling {
+HWY_EXPORT(own_target);
 namespace {
 
 constexpr int64_t kAvx512 = HWY_AVX3 | HWY_AVX3_DL;
@@ -27,6 +45,14 @@ struct Cap {
 constexpr Cap kCaps[] = {{"sse4", kAvx512 | HWY_AVX2, dnnl::cpu_isa::sse41},
                          {"avx2", kAvx512, dnnl::cpu_isa::avx2},
                          {"avx512", 0, dnnl::cpu_isa::all}};
+
+// What our own kernels use. A function that is chosen as they are says it: Highway (1.0.3), when it
+// is asked for the targets that are left, goes on with all that the processor has.
+const Cap* in_use() {
+  const int64_t target = HWY_DYNAMIC_DISPATCH(own_target)();
+  return std::find_if(std::begin(kCaps), std::end(kCaps) - 1,
+                      [&](const Cap& cap) { return (cap.removed & target) == 0; });
+}
 
 // The least cap that was asked for. oneDNN takes one, once, and before its first use: so it is told
 // only then.
@@ -77,7 +103,7 @@ void cap_isa(std::string_view name) {
     throw input_error(fmt::format("\"{}\" is not an instruction set", name),
                       "isa and STARLING_ISA take \"native\", \"avx512\", \"avx2\" or \"sse4\"");
   }
-  if ((hwy::SupportedTargets() & cap->removed) == 0) return;
+  if (in_use() <= cap) return;
   const std::lock_guard lock(mutex);
   if (settled) {
     throw input_error(fmt::format("the instruction set can't be capped at {}: {} is in use already",
@@ -99,12 +125,7 @@ void settle_isa() {
   if (most != dnnl::cpu_isa::all) dnnl::set_max_cpu_isa(most);
 }
 
-std::string isa_name() {
-  const int64_t targets = hwy::SupportedTargets();
-  if (targets & kAvx512) return "avx512";
-  if (targets & HWY_AVX2) return "avx2";
-  return "sse4";
-}
+std::string isa_name() { return std::string(in_use()->name); }
 
 Bf16Products bf16_products() {
   static const Bf16Products offered = offered_bf16_products();
@@ -133,3 +154,4 @@ std::string onednn_name() {
 }
 
 }  // namespace starling
+#endif
