@@ -71,6 +71,32 @@ TEST_F(CommandTest, EvalReproducesTheTestOfTheRun) {
   EXPECT_THAT(done({"eval", "runs/cnn"}).output, AllOf(HasSubstr("checkpoints"), HasSubstr(loss)));
 }
 
+// A run that was resumed and stopped has a model from before that.
+TEST_F(CommandTest, TheNewestWeightsAreUsed) {
+  write_cnn_job();
+  done({"train", "cnn.toml", "--run-dir", "run", "--set", "training.epochs=2"});
+  EXPECT_THAT(done({"eval", "run"}).output, HasSubstr("run/model.safetensors"));
+  Process process =
+      start({"train", "cnn.toml", "--run-dir", "run", "--resume", "--set", "training.epochs=1000"});
+  ASSERT_TRUE(process.wait_for_line("epoch 3/")) << process.error();
+  process.signal(SIGTERM);
+  ASSERT_EQ(process.wait(), 75) << process.error();
+  EXPECT_THAT(
+      done({"eval", "run"}).output,
+      HasSubstr(fmt::format("checkpoints/step-{:08}", report("run").at("steps").get<int>())));
+}
+
+TEST_F(CommandTest, OneWorkerIsRefusedWhatManyAre) {
+  write_cnn_job();
+  for (const char* setting :
+       {"strategy.servers=2", "strategy.min_workers=3", "strategy.consistency=async"}) {
+    EXPECT_THAT(refused(2, {"train", "cnn.toml", "--set", setting}), HasSubstr("strategy"))
+        << setting;
+  }
+  done({"train", "cnn.toml", "--set", "strategy.link_rate=1gbit", "--set", "strategy.fabric=tcp"});
+  EXPECT_FALSE(report("runs/cnn").contains("link_rate"));
+}
+
 TEST_F(CommandTest, TheEnvironmentCapsTheInstructionSet) {
   write_cnn_job();
   done({"train", "cnn.toml", "--set", "isa=sse4", "--run-dir", "by_job"});

@@ -44,6 +44,19 @@ class WorkersControl : public WorkersTest {
     return more;
   }
 
+  // Longer than what counts as one signal that came twice.
+  static constexpr std::chrono::milliseconds kHurry{400};
+
+  // 130 rows of zeros.
+  static std::string npy_of(int columns) {
+    const std::string shape = columns == 1 ? "(130,)" : fmt::format("(130, {})", columns);
+    std::string header =
+        fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}", shape);
+    header.resize(117, ' ');
+    const std::string magic("\x93NUMPY\x01\x00\x76\x00", 10);
+    return magic + header + "\n" + std::string(static_cast<size_t>(130 * columns) * 4, '\0');
+  }
+
   // Of the run, once it is in that state and has come to a step.
   Json await(const std::string& run, const std::string& state) const {
     const auto end = Process::Clock::now() + kSoon;
@@ -119,6 +132,70 @@ TEST_F(WorkersControl, OneWorkerThatOthersMayJoin) {
   expect_same_at_its_end("run");
 }
 
+// Workers read job and data by themselves. What is wrong with them now does no harm to those who
+// have read them already.
+TEST_F(WorkersControl, WhoCanNotJoinDoesNoHarm) {
+  for (const char* file : {"x.npy", "y.npy"}) write(file, npy_of(file[0] == 'x' ? 20 : 1));
+  const std::string job = read("mlp.toml");
+  const std::string of_files =
+      std::string(job).replace(job.find("source = "), job.find("[[model") - job.find("source = "),
+                               "source = \"npy\"\ntrain_features = \"x.npy\"\n"
+                               "train_labels = \"y.npy\"\nvalidation_split = 0.1\n");
+  write("mlp.toml", of_files);
+  Process process = start(train("run", kEndless, of(2, "shm")));
+  await("run", "running");
+  write("mlp.toml", of_files + "\n# not the same words, but the same job\n");
+  done({"join", "run"});
+  std::filesystem::remove(folder_ / "x.npy");
+  EXPECT_THAT(refused(1, {"join", "run"}), HasSubstr("worker 3"));
+  write("mlp.toml", "seed = 7\n" + of_files);
+  EXPECT_THAT(refused(2, {"join", "run"}), HasSubstr("mlp.toml has changed since the run began"));
+  write("mlp.toml", "seed =");
+  EXPECT_THAT(refused(2, {"join", "run"}), HasSubstr("mlp.toml:1"));
+  EXPECT_EQ(stop("run", process).at("workers"), 3);
+  EXPECT_THAT(process.error(), AllOf(HasSubstr("note: worker 3 did not join, the others go on: "),
+                                     HasSubstr("x.npy")));
+  expect_nothing_left({});
+}
+
+// Who is told twice to stop ends at once and saves nothing. A worker that is frozen meanwhile holds
+// the others up.
+TEST_F(WorkersControl, StoppingTwiceIsStopping) {
+  Process process =
+      start(train("run", kEndless, of(2, "shm", {"--set", "strategy.heartbeat_limit=600"})));
+  await("run", "running");
+  const std::map<int, Watched> workers = wait_for_workers(process, 2);
+  workers.at(1).signal(SIGSTOP);
+  Process once = start({"stop", "run"});
+  EXPECT_FALSE(workers.at(0).ended_within(kHurry)) << "it waits for the other";
+  Process twice = start({"stop", "run"});
+  EXPECT_FALSE(workers.at(0).ended_within(kHurry));
+  workers.at(1).signal(SIGCONT);
+  EXPECT_EQ(process.wait(), 75) << process.error();
+  EXPECT_EQ(once.wait(), 0) << once.error();
+  EXPECT_EQ(twice.wait(), 0) << twice.error();
+  EXPECT_TRUE(
+      exists(fmt::format("run/checkpoints/step-{:08}", report("run").at("steps").get<int>())));
+}
+
+// The only one that has the state is lost before it has given it to the one that joins.
+TEST_F(WorkersControl, ALostStateIsAnEnd) {
+  write("faults.toml",
+        "[[fault]]\naction = \"kill\"\nworker = 0\npoint = \"strategy\"\nstep = 1\n");
+  for (const char* fabric : {"shm", "tcp"}) {
+    Process process = start(train(
+        fabric, kEndless, of(1, fabric, {"--strategy", "all_reduce", "--faults", "faults.toml"})));
+    await(fabric, "running");
+    Process join = start({"join", fabric});
+    EXPECT_EQ(process.wait(), 1);
+    EXPECT_THAT(process.error(), AllOf(HasSubstr("worker 0 was lost"),
+                                       HasSubstr("no worker that is left has the state of the run"),
+                                       HasSubstr("--resume")));
+    EXPECT_NE(join.wait(), 0);
+    expect_all_ended({});
+  }
+}
+
 TEST_F(WorkersControl, WithTooFewTheRunIsSavedAndWaitsForOthers) {
   for (const char* fabric : {"shm", "tcp"}) {
     SCOPED_TRACE(fabric);
@@ -135,6 +212,15 @@ TEST_F(WorkersControl, WithTooFewTheRunIsSavedAndWaitsForOthers) {
     EXPECT_THAT(process.error(), HasSubstr("1 of at least 2 workers are left: the run is saved"));
     expect_same_at_its_end(fabric);
   }
+}
+
+TEST_F(WorkersControl, WithoutCheckpointsItIsNotSaved) {
+  const Words words =
+      of(2, "shm",
+         {"--set", "strategy.min_workers=2", "--set", "strategy.wait_for_workers=0.2", "--set",
+          "checkpoint.enabled=false", "--faults", "faults.toml"});
+  EXPECT_THAT(refused(1, train("run", kShort, words)),
+              HasSubstr("1 of at least 2 workers are left: the run is not saved, but waits"));
 }
 
 TEST_F(WorkersControl, WhenNobodyJoinsTheRunEndsAndResumes) {

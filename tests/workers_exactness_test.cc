@@ -71,9 +71,11 @@ TEST_F(WorkersExactness, MlpF32) {
 // What is fastest may have other bits, but about the same numbers.
 TEST_F(WorkersExactness, NotAskedFor) {
   write_mlp_job();
-  done({"train", "mlp.toml", "--no-progress", "--run-dir", "alone"});
+  const std::string large = "model.layers.0.units=60000";
+  done({"train", "mlp.toml", "--no-progress", "--run-dir", "alone", "--set", large});
   done({"train", "mlp.toml", "--no-progress", "--run-dir", "ring", "--workers", "3", "--lanes", "1",
-        "--set", "strategy.fabric=tcp", "--set", "strategy.exact=false"});
+        "--set", "strategy.fabric=tcp", "--set", "strategy.exact=false", "--set", large});
+  EXPECT_NE(hash("ring"), hash("alone"));
   EXPECT_EQ(report("alone").at("exact"), true);
   EXPECT_EQ(report("ring").at("exact"), false);
   EXPECT_NEAR(report("ring").at("train_loss"), report("alone").at("train_loss"), 1e-4);

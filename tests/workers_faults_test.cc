@@ -65,6 +65,9 @@ TEST_F(WorkersFaults, ABrokenLinkCostsOneOfItsEnds) {
     EXPECT_THAT(recovery.at("how").get<std::string>(), HasSubstr("could not reach it"));
   }
   EXPECT_THAT(refused(2, train("none", of(2, "shm", "link.toml"))), HasSubstr("share memory"));
+  Words words = of(2, "tcp", "link.toml");
+  words.insert(words.end(), {"--set", "strategy.survive=false"});
+  EXPECT_THAT(refused(1, train("all", words)), HasSubstr("step 9"));
 }
 
 TEST_F(WorkersFaults, AtATime) {
@@ -96,10 +99,14 @@ TEST_F(WorkersFaults, AllKindsMayHaveATime) {
         "[[fault]]\naction = \"link\"\nworker = 0\npeer = 1\nat = 0\n"
         "[[fault]]\naction = \"slow\"\nworker = 2\nfactor = 2\nat = 0\nseconds = 0.05\n"
         "[[fault]]\naction = \"corrupt\"\nat = 0\n");
-  done(train("run", of(3, "tcp", "faults.toml")));
+  Words words = of(3, "tcp", "faults.toml");
+  words.insert(words.end(), {"--set", "checkpoint.keep=100"});
+  done(train("run", words));
   expect_undisturbed("run");
   EXPECT_EQ(report("run").at("workers"), 2);
   EXPECT_EQ(lost_in("run"), 1u);
+  EXPECT_THAT(refused(2, {"eval", "run", "--weights", "run/checkpoints/step-00000003"}),
+              HasSubstr("SHA-256"));
   // Without a launcher a kill has its time, too.
   write("time.toml", "[[fault]]\naction = \"kill\"\nworker = 0\nat = 0\n");
   EXPECT_EQ(run(train("killed", {"--faults", "time.toml"})).code, 128 + SIGKILL);
@@ -132,7 +139,8 @@ TEST_F(WorkersFaults, WithoutRoomOnTheDiskTrainingGoesOn) {
   write("disk.toml", "[[fault]]\naction = \"disk\"\nstep = 5\nsteps = 10\n");
   const Ended ended = done(train("run", of(2, "shm", "disk.toml")));
   EXPECT_THAT(ended.error, AllOf(HasSubstr("a checkpoint was not saved, training goes on"),
-                                 HasSubstr("the best weights were not saved, training goes on")));
+                                 HasSubstr("the best weights were not saved, training goes on"),
+                                 HasSubstr("the ledger was not written, training goes on")));
   expect_undisturbed("run");
   EXPECT_TRUE(exists(fmt::format("run/checkpoints/step-{:08}", 4 * kEpochs)));
 }

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "base/isa.h"
 #include "cluster/core_plan.h"
 #include "workers_testing.h"
 
@@ -26,6 +27,16 @@ TEST_F(WorkersTest, ExampleHasTheSameWeightsAloneAndLaunched) {
     EXPECT_THAT(ended.error, AllOf(HasSubstr("[worker 1] worker 1 of 3 is done\n"),
                                    HasSubstr("[worker 2] worker 2 of 3 is done\n")));
   }
+}
+
+TEST_F(WorkersTest, ProgramsOfOnesOwnAreCappedByTheEnvironmentToo) {
+  const std::string program =
+      std::filesystem::path(STARLING_COMMAND).replace_filename("example_fashion_workers");
+  const auto weights = [&](const std::vector<std::string>& variables) {
+    variables_ = variables;
+    return done({"launch", "-n", "2", "--", program, "--synthetic"}).output;
+  };
+  EXPECT_EQ(weights({"STARLING_ISA=sse4"}) == weights({}), isa_name() == "sse4");
 }
 
 TEST_F(WorkersTest, LinesOfWorkersAreMarkedAndWhole) {
@@ -122,16 +133,21 @@ TEST_F(WorkersThatStay, AreKilledAfterASecondSignal) {
 // On a terminal: script makes one.
 TEST_F(WorkersTest, ThereIsOneProgressBarForAll) {
   write_mlp_job();
-  Process process(
-      {"/usr/bin/script", "-qec",
-       fmt::format("{} train mlp.toml --workers 3 --lanes 1", STARLING_COMMAND), "/dev/null"},
-      {.folder = folder_.string()});
-  EXPECT_EQ(process.wait(), 0) << process.output();
-  const std::string& text = process.output();
-  EXPECT_THAT(text, Not(HasSubstr("[worker ")));
-  for (const char* line : {"epoch 1/2  loss ", "epoch 2/2  loss ", "test accuracy "})
-    EXPECT_EQ(count(text, line), 1) << text;
-  EXPECT_GT(count(text, "\r"), count(text, "\n")) << "lines that are drawn over: " << text;
+  for (const char* strategy : {"all_reduce", "local_sgd"}) {
+    Process process({"/usr/bin/script", "-qec",
+                     fmt::format("{0} train mlp.toml --workers 3 --lanes 1 --strategy {1} "
+                                 "--run-dir {1} --set strategy.period=1 --set data.samples=4000",
+                                 STARLING_COMMAND, strategy),
+                     "/dev/null"},
+                    {.folder = folder_.string()});
+    EXPECT_EQ(process.wait(), 0) << process.output();
+    const std::string& text = process.output();
+    EXPECT_THAT(text, Not(HasSubstr("[worker ")));
+    for (const char* line : {"epoch 1/2  loss ", "epoch 2/2  loss ", "test accuracy "})
+      EXPECT_EQ(count(text, line), 1) << text;
+    EXPECT_GT(count(text, "\r"), count(text, "\n")) << "lines that are drawn over: " << text;
+    EXPECT_THAT(text, HasSubstr("/100  ")) << "steps of an epoch under way";
+  }
 }
 
 TEST_F(WorkersTest, EachHasCoresOfItsOwnWhenThereAreEnough) {

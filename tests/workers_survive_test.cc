@@ -84,7 +84,8 @@ class WorkersSurvive : public WorkersTest {
     }
     EXPECT_EQ(read(run + "/ledger.jsonl"), read(job + "_whole/ledger.jsonl"));
     EXPECT_EQ(count(read(run + "/history.csv"), "\n"), kFewEpochs + 1);
-    EXPECT_TRUE(exists(run + "/model.safetensors"));
+    for (const char* file : {"/model.safetensors", "/best.safetensors"})
+      EXPECT_EQ(read(run + file), read(job + "_whole" + file)) << file;
     expect_nothing_left(workers);
   }
 
@@ -122,6 +123,7 @@ TEST_P(WorkerKilledAt, EachPointOfTheProtocolIsMissedByNobody) {
     if (of_slices && std::string(fabric) != "sharded") continue;
     if (point == FaultPoint::kCheckpoint && worker > 0) continue;              // the chief's
     if (point == FaultPoint::kTaken || point == FaultPoint::kGiven) continue;  // where one joins
+    if (point == FaultPoint::kWeights) continue;  // where they are the best
     if (point == FaultPoint::kRecord || point >= FaultPoint::kPushed)
       continue;  // of workers that train apart
     const bool early = point == FaultPoint::kStart || point == FaultPoint::kStrategy ||
@@ -144,6 +146,21 @@ INSTANTIATE_TEST_SUITE_P(All, WorkerKilledAt,
                            return fmt::format("{}_{}_worker{}", std::get<0>(tested.param),
                                               std::get<1>(tested.param), std::get<2>(tested.param));
                          });
+
+// Of the last epoch, which nothing follows that could be better.
+TEST_F(WorkersSurvive, TheChiefIsLostWithTheBestWeights) {
+  const Words best = {"--set", "training.save_best.value=train_loss"};
+  done(joined(train("mlp", "alone", 1, ""), best));
+  write_faults({{"kill", 0, "weights", 4 * kFewEpochs}});
+  for (const std::string& fabric : kWays) {
+    Words words = joined(train("mlp", fabric, 3, fabric), best);
+    words.insert(words.end(), {"--faults", "faults.toml"});
+    done(words);
+    EXPECT_EQ(lost_in(fabric), 1u) << fabric;
+    EXPECT_EQ(read(fabric + "/best.safetensors"), read("alone/best.safetensors")) << fabric;
+    EXPECT_EQ(read("alone/best.safetensors"), read("alone/model.safetensors"));
+  }
+}
 
 // Who completes the step of a lost worker computes what is late of its gradient, too.
 INSTANTIATE_TEST_SUITE_P(Late, WorkerKilledAt,
@@ -352,6 +369,7 @@ TEST_F(WorkersSurvive, TwoLostAtTheSameTime) {
 
 // At any moment, from the first instruction of a worker on: whatever it is doing.
 TEST_F(WorkersSurvive, KillsAtRandom) {
+  size_t lost = 0;
   for (uint64_t round = 0; round < seed_count(10); ++round) {
     std::mt19937_64 random(round);
     const std::string fabric = kWays[round % kWays.size()], run = fmt::format("run{}", round);
@@ -364,7 +382,9 @@ TEST_F(WorkersSurvive, KillsAtRandom) {
     if (!workers.at(victim).ended_within(moment)) workers.at(victim).signal(SIGKILL);
     EXPECT_EQ(process.wait(), 0) << process.error();
     expect_undisturbed(job, run, workers);
+    lost += lost_in(run);
   }
+  EXPECT_GT(lost, 0u);
 }
 
 // A new worker gets the state from the others, and takes shards from the next step on; also when
@@ -397,6 +417,7 @@ TEST_F(WorkersSurvive, ALostWorkerIsReplaced) {
 }
 
 TEST_F(WorkersSurvive, ReplacedWorkersMayBeLostToo) {
+  size_t lost = 0;
   for (uint64_t round = 0; round < seed_count(4); ++round) {
     std::mt19937_64 random(round);
     const std::string fabric = round % 2 == 0 ? "shm" : "tcp", run = fmt::format("run{}", round);
@@ -404,7 +425,7 @@ TEST_F(WorkersSurvive, ReplacedWorkersMayBeLostToo) {
     Words words = train("cnn", run, 3, fabric);
     words.push_back("--respawn");
     Process process = start(words);
-    std::map<int, Watched> seen;
+    std::map<int, Watched> seen = wait_for_workers(process, 3);
     for (int kills = 0; kills < 4; ++kills) {
       std::map<int, Watched> workers = workers_of(process);
       if (workers.size() < 2) continue;
@@ -419,7 +440,9 @@ TEST_F(WorkersSurvive, ReplacedWorkersMayBeLostToo) {
     if (code == 1 && process.error().find("error: worker") != std::string::npos) continue;
     EXPECT_EQ(code, 0) << process.error();
     expect_undisturbed("cnn", run, seen);
+    lost += lost_in(run);
   }
+  EXPECT_GT(lost, 0u);
 }
 
 TEST_F(WorkersSurvive, AFileOfFaultsThatMakesNoSenseIsRefused) {

@@ -33,6 +33,9 @@ class Callback {
   // What people should know of the epoch, if anything: asked for after epoch_end().
   virtual std::string note() { return {}; }
 
+  // What it is and follows. What a checkpoint remembers of callbacks is given to those of the same
+  // name, of several in their order; others begin afresh.
+  virtual std::string name() const { return {}; }
   // What it must remember through a checkpoint.
   virtual CallbackState save() const { return {}; }
   virtual void restore(const CallbackState&) {}

@@ -167,6 +167,9 @@ class Trainer {
   // also takes the folder of a checkpoint; it throws Error, and changes nothing, when names or
   // shapes differ.
   void save(const std::filesystem::path& path) const;
+  // The same by all workers at the same time, as callbacks are called: if the chief is lost
+  // meanwhile, the next one writes it; what can't be written is an Error for all of them.
+  void save_together(const std::filesystem::path& path) const;
   void load(const std::filesystem::path& path);
 
   const Model& model() const;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <fstream>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -110,6 +111,14 @@ void AtomicFile::fail(int error_number) {
 }
 
 void pretend_full_disk(bool full) { disk_is_full = full; }
+
+void append_line(const std::filesystem::path& path, std::string_view line) {
+  if (disk_is_full.load(std::memory_order_relaxed)) throw write_error(path, ENOSPC, line.size());
+  std::ofstream file(path, std::ios::app);
+  file << line << '\n';
+  file.flush();
+  if (!file) throw write_error(path, errno, line.size());
+}
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   if (descriptor_ < 0) throw run_error("a write to the closed file " + path_.string(), "report it");

@@ -18,6 +18,9 @@
 
 namespace starling {
 
+// Adds a line to the end of a file; on a full disk it may be a part of it.
+void append_line(const std::filesystem::path& path, std::string_view line);
+
 // From now on no file can be written, as on a full disk: for faults on purpose.
 void pretend_full_disk(bool full);
 

@@ -102,6 +102,13 @@ void check_faults(const std::vector<Fault>& faults, const Job& job) {
   }
 }
 
+// Workers read the job themselves: one that joins must find what the others have.
+void check_unchanged(const Job& job, const Arguments& arguments) {
+  if (job_to_toml(load_job(arguments.target, arguments.settings)) == job_to_toml(job)) return;
+  throw input_error(fmt::format("{} has changed since the run began", arguments.target),
+                    "put the job back as it was, or start another run with the new one");
+}
+
 void print_summary(const RunResult& result) {
   const Report& report = result.report;
   if (report.test_accuracy) {
@@ -146,8 +153,8 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   const bool is_elastic = job.workers > 1 || job.strategy.name == "all_reduce" ||
                           job.strategy.name == "parameter_server" ||
                           trains_apart(strategy_options(job.strategy));
+  if (!is_worker) check_strategy(job.strategy, job.workers);
   if (is_elastic && !is_worker) {
-    check_strategy(job.strategy, job.workers);
     return launch({.command = arguments.command_line,
                    .workers = processes(job),
                    .servers = static_cast<int>(job.strategy.servers),
@@ -162,7 +169,8 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .heartbeat_limit = milliseconds(job.strategy.heartbeat_limit),
                    .progress_limit = milliseconds(job.strategy.progress_limit),
                    .farewell = kFarewell,
-                   .faults = faults});
+                   .faults = faults,
+                   .check_newcomer = [&] { check_unchanged(job, arguments); }});
   }
   handle_stop_signals(!environment.is_follower);
   RunOptions options;

@@ -2,21 +2,37 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+#include <optional>
+
 #include "base/isa.h"
 #include "job/job_build.h"
 #include "job/run_folder.h"
 #include "starling/error.h"
 #include "train/checkpoint.h"
+#include "train/safetensors_file.h"
 
 namespace starling {
 namespace {
 
 namespace fs = std::filesystem;
 
+// Whether the model was saved before the newest checkpoint, by a run that was resumed since then.
+bool is_outdated(const fs::path& model, const std::optional<uint64_t>& checkpoint) {
+  const Metadata metadata = load_metadata(model);
+  const auto text = metadata.find("step");
+  if (!checkpoint || text == metadata.end()) return false;
+  uint64_t step = UINT64_MAX;
+  std::from_chars(text->second.data(), text->second.data() + text->second.size(), step);
+  return step < *checkpoint;
+}
+
 fs::path find_weights(const RunFolder& folder) {
+  const std::optional<uint64_t> checkpoint = folder.newest_checkpoint();
   std::error_code ignored;
-  if (fs::exists(folder.model(), ignored)) return folder.model();
-  if (folder.has_checkpoint()) {
+  if (fs::exists(folder.model(), ignored) && !is_outdated(folder.model(), checkpoint))
+    return folder.model();
+  if (checkpoint) {
     const auto loaded = CheckpointStore(folder.checkpoints()).load_latest();
     if (loaded) {
       for (const std::string& skipped : loaded->skipped) {

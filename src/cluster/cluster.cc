@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "base/isa.h"
 #include "cluster/world.h"
 
 namespace starling {
@@ -11,6 +12,8 @@ Cluster::Cluster() : world_(std::make_shared<World>()) {}
 Cluster::Cluster(std::shared_ptr<World> world) : world_(std::move(world)) {}
 
 Cluster Cluster::from_environment() {
+  if (const char* const isa = std::getenv("STARLING_ISA"); isa != nullptr && *isa != '\0')
+    cap_isa(isa);
   Cluster cluster;
   const auto place =
       WorkerPlace::find([](const char* name) -> const char* { return std::getenv(name); });

@@ -183,6 +183,10 @@ void Coordination::hear(int worker) {
         break;
     }
     const Clock::time_point now = Clock::now();
+    // A fault that it has got on after, for that long, was not its end.
+    const auto since_fault = now.time_since_epoch() - Clock::duration(line.fault);
+    if (message->progress != line.progress && since_fault > options_.heartbeat_limit)
+      line.fault = 0;
     // Until it has got on for the first time it reads its data.
     if (message->progress == 0 || message->progress != line.progress) line.moved = now;
     line.progress = message->progress;

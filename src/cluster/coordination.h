@@ -71,6 +71,7 @@ class Coordination {
   }
 
   const std::vector<int>& members() const { return members_; }
+  size_t computing() const { return count_computing(members_); }  // of them
   bool serves(int worker) const { return lines_[static_cast<size_t>(worker)].serves; }
   int64_t view() const { return settled_; }
   // What the worker said of itself last.
@@ -85,6 +86,9 @@ class Coordination {
     uint64_t workers_most = 0;
   };
   const std::optional<Folder>& folder() const { return folder_; }
+
+  // Nobody who had the state of the run is left, and who is to join can't be given it.
+  bool lost_state() const { return coordinator_.lost_state(); }
 
   // Of workers that were lost since the others last went on: what happened.
   const std::vector<std::string>& unsettled() const { return unsettled_; }

@@ -12,10 +12,10 @@ namespace starling {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(FaultPoint::kCount)> kNames = {
-    "start",    "taken",     "strategy",   "given",      "sliced", "step",
-    "gradient", "spread",    "announced",  "update",     "block",  "block_written",
-    "updated",  "committed", "evaluation", "checkpoint", "ledger", "record",
-    "results",  "pushed",    "lend",       "applied",    "meet",   "added"};
+    "start",      "taken",      "strategy", "given",  "sliced",        "step",    "gradient",
+    "spread",     "announced",  "update",   "block",  "block_written", "updated", "committed",
+    "evaluation", "checkpoint", "ledger",   "record", "weights",       "results", "pushed",
+    "lend",       "applied",    "meet",     "added"};
 
 }  // namespace
 
@@ -27,7 +27,7 @@ Faults::Faults(const std::vector<Fault>& plan, Fault::Clock::time_point launched
     faults_.push_back({fault, std::make_shared<std::atomic<bool>>(false)});
 }
 
-void Faults::handle(Fault::Action action, std::function<void(const Fault&)> handler) {
+void Faults::handle(Fault::Action action, Handler handler) {
   handlers_[action] = std::move(handler);
 }
 
@@ -40,7 +40,7 @@ void Faults::pass(int worker, FaultPoint point, uint64_t step) const {
     const bool is_handled = handler != handlers_.end() && handler->second;
     const bool is_own = fault.is_signal() || fault.action == Action::kHang;
     if ((!is_own && !is_handled) || fired->exchange(true)) continue;
-    if (tell_) tell_();
+    if (tell_ && fault.action != Action::kCorrupt) tell_();
     if (fault.action == Action::kHang) {
       while (true) pause();  // this thread; that which beats goes on
     }
@@ -49,7 +49,7 @@ void Faults::pass(int worker, FaultPoint point, uint64_t step) const {
       raise(fault.action == Action::kKill ? SIGKILL : SIGSTOP);
       continue;
     }
-    handler->second(fault);
+    if (!handler->second(fault)) fired->store(false);
   }
 }
 

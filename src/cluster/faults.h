@@ -38,6 +38,7 @@ enum class FaultPoint : uint8_t {
   kCheckpoint,    // a checkpoint is being written
   kLedger,        // before the ledger is told of an epoch
   kRecord,        // a stretch is recorded, but the others do not know it yet
+  kWeights,       // before a callback's weights are written
   kResults,       // before the results are written
   // Of the parameter service, where workers train apart:
   kPushed,   // all servers have this worker's gradient, before the conductor is told
@@ -86,10 +87,13 @@ class Faults {
                   Fault::Clock::time_point launched = Fault::Clock::now());
 
   bool empty() const { return faults_.empty(); }
-  // Called when one is about to happen: it may be the last that this worker does.
+  // Called when one is about to happen that may cost a worker: it may be the last that this one
+  // does.
   void tell_by(std::function<void()> tell) { tell_ = std::move(tell); }
-  // Does what faults of that kind are; null: nobody can now, and those with a time wait.
-  void handle(Fault::Action action, std::function<void(const Fault&)> handler);
+  // Does what faults of that kind are, and returns false if it can't yet: it is tried again at the
+  // next point. Null: nobody can now, and those with a time wait.
+  using Handler = std::function<bool(const Fault&)>;
+  void handle(Fault::Action action, Handler handler);
 
   // The worker passes the point: what the plan has for it happens, once. What has a time happens at
   // the first point that is passed from then on.
@@ -111,7 +115,7 @@ class Faults {
   std::vector<Armed> faults_;
   Fault::Clock::time_point launched_ = {};
   std::function<void()> tell_;
-  std::map<Fault::Action, std::function<void(const Fault&)>> handlers_;
+  std::map<Fault::Action, Handler> handlers_;
 };
 
 }  // namespace starling

@@ -119,32 +119,64 @@ class Launch {
 
   // Waits for something to happen, and does what it asks for.
   void turn() {
-    std::vector<pollfd> polled{{starter_.signals().fd(), POLLIN, 0},
-                               {requests_ ? requests_->fd() : -1, POLLIN, 0}};
-    for (const Worker& worker : workers_) {
-      polled.push_back({worker.running ? worker.pidfd.fd() : -1, POLLIN, 0});
-      polled.push_back({worker.output ? worker.output.fd() : -1, POLLIN, 0});
-      polled.push_back(
-          {coordination_ ? coordination_->fd(static_cast<int>(&worker - workers_.data())) : -1,
-           POLLIN, 0});
+    for (const Event& event : events()) {
+      const auto rank = static_cast<int>(event.worker);
+      switch (event.kind) {
+        case Event::Kind::kSignal:
+          pass_signals_on();
+          break;
+        case Event::Kind::kOutput:
+          drain(workers_[event.worker], false);
+          break;
+        case Event::Kind::kWord:
+          coordination_->hear(rank);
+          break;
+        case Event::Kind::kEnd:
+          reap(rank);
+          break;
+        case Event::Kind::kRequest:
+          requests_->serve([&](const std::string& words) { return answer(words); });
+          break;
+      }
     }
-    if (poll(polled.data(), polled.size(), patience_ms()) < 0 && errno != EINTR) return;
-    if (polled[0].revents != 0) pass_signals_on();
-    const size_t known = workers_.size();  // a replacement may be added meanwhile
-    for (size_t i = 0; i < known; ++i) {
-      if (polled[3 + 3 * i].revents != 0) drain(workers_[i], false);
-      if (polled[4 + 3 * i].revents != 0) coordination_->hear(static_cast<int>(i));
-      if (polled[2 + 3 * i].revents != 0) reap(static_cast<int>(i));
-    }
-    if (polled[1].revents != 0)
-      requests_->serve([&](const std::string& words) { return answer(words); });
     if (coordination_) {
       kill_the_frozen();
       open_to_requests();
       end_if_too_few();
+      end_if_state_is_lost();
     }
     std::erase_if(faults_, [&](const Fault& fault) { return happens(fault); });
     if (kill_at_ && Clock::now() >= *kill_at_) give_up();
+  }
+
+  // In the order in which they are to be dealt with: of a worker its last words before its end.
+  struct Event {
+    enum class Kind : uint8_t { kSignal, kOutput, kWord, kEnd, kRequest } kind;
+    size_t worker = 0;
+  };
+  std::vector<Event> events() {
+    std::vector<pollfd> polled;
+    std::vector<Event> sources;
+    // Only what is open: poll refuses more entries than a process may have files.
+    const auto add = [&](int fd, Event event) {
+      if (fd < 0) return;
+      polled.push_back({fd, POLLIN, 0});
+      sources.push_back(event);
+    };
+    using Kind = Event::Kind;
+    add(starter_.signals().fd(), {Kind::kSignal});
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      add(workers_[i].output.fd(), {Kind::kOutput, i});
+      if (coordination_) add(coordination_->fd(static_cast<int>(i)), {Kind::kWord, i});
+      add(workers_[i].pidfd.fd(), {Kind::kEnd, i});
+    }
+    if (requests_) add(requests_->fd(), {Kind::kRequest});
+    std::vector<Event> found;
+    if (poll(polled.data(), polled.size(), patience_ms()) <= 0) return found;
+    for (size_t i = 0; i < polled.size(); ++i) {
+      if (polled[i].revents != 0) found.push_back(sources[i]);
+    }
+    return found;
   }
 
   // Until something is due that nobody tells of; −1: nothing is.
@@ -227,6 +259,7 @@ class Launch {
     int status = 0;
     if (waitpid(worker.process, &status, WNOHANG) != worker.process) return;
     worker.running = false;
+    worker.pidfd = Socket();
     drain(worker, false);
     take_errors();
     if (coordination_) {
@@ -248,10 +281,29 @@ class Launch {
       if (coordination_) end_well(rank);
       return;
     }
+    if (is_guest(rank)) return turn_away(rank);
     if (!failed_) failed_ = worker.code;
     // A worker that was asked to stop ends with "resume me", or of the signal: the others may be
     // saving still.
     if (worker.code != EX_TEMPFAIL && !(stopping_ && worker.code == 128 + SIGTERM)) kill_soon();
+  }
+
+  // Whether it came when the others were under way, and does not take part yet.
+  bool is_guest(int rank) const {
+    return can_survive() && rank >= options_.workers && !coordination_->is_member(rank);
+  }
+
+  // It can't join, because of something that the others have nothing to do with.
+  void turn_away(int rank) {
+    workers_[static_cast<size_t>(rank)].outcome = Outcome::kLost;
+    const auto own = std::partition(errors_.begin(), errors_.end(),
+                                    [&](const WorkerError& error) { return error.rank != rank; });
+    std::string why = "it failed";
+    for (auto error = own; error != errors_.end(); ++error)
+      why = fmt::format("{}\nhint: {}", error->message, error->hint);
+    errors_.erase(own, errors_.end());
+    say(fmt::format("note: worker {} did not join, the others go on: {}", rank, why));
+    coordination_->lose(rank, "it did not join");
   }
 
   // Whether the others go on without one that was killed.
@@ -282,6 +334,7 @@ class Launch {
     // One that was lost before it took part would be lost again.
     if (!options_.respawn || !was_member) return;
     try {
+      if (options_.check_newcomer) options_.check_newcomer();
       start(static_cast<int>(workers_.size()), worker.serves);
     } catch (const Error& error) {
       say(fmt::format("note: worker {} is not replaced: {}", rank, error.what()));
@@ -332,12 +385,25 @@ class Launch {
   void end_if_too_few() {
     const auto since = coordination_->short_since();
     if (!since || failed_ || Clock::now() - *since < options_.wait_for_workers) return;
-    say(
+    end_all(
         fmt::format("error: {} of at least {} workers are left, and no others have joined for "
                     "{:.3g} s\nhint: a run with checkpoints goes on with --resume, with any number "
                     "of workers; strategy.min_workers says how few may go on by themselves",
-                    coordination_->members().size(), options_.min_workers,
+                    coordination_->computing(), options_.min_workers,
                     std::chrono::duration<double>(options_.wait_for_workers).count()));
+  }
+
+  // Those who are left came last, and were given nothing yet.
+  void end_if_state_is_lost() {
+    if (!coordination_->lost_state() || failed_ || stopping_) return;
+    for (const std::string& news : coordination_->unsettled()) say("error: " + news);
+    end_all(
+        "error: no worker that is left has the state of the run\nhint: a run with checkpoints goes "
+        "on with --resume");
+  }
+
+  void end_all(const std::string& cause) {
+    say(cause);
     failed_ = 1;
     for (Worker& worker : workers_) worker.given_up = worker.running;
     signal_all(SIGKILL);
@@ -347,7 +413,8 @@ class Launch {
   std::string answer(const std::string& words) {
     if (words == "status") return to_text(status().to_json());
     if (words == "stop") {
-      stop();
+      // A worker that is told twice ends at once, and saves nothing.
+      if (!stopping_) stop();
       return to_text(OrderedJson{{"process", getpid()}});
     }
     if (stopping_ || failed_ || any(Outcome::kDone))
@@ -377,6 +444,7 @@ class Launch {
                      "a batch has as many shards as `shards` says: each worker needs one");
     const auto worker = static_cast<int>(workers_.size());
     try {
+      if (options_.check_newcomer) options_.check_newcomer();
       start(worker, false);
     } catch (const Error& error) {
       return refusal(error.what(), error.hint());

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,8 @@ struct LaunchOptions {
   std::chrono::milliseconds progress_limit{60'000};
   std::chrono::milliseconds farewell{0};  // that workers have after the launcher's death
   std::vector<Fault> faults;              // kills and freezes with a time are the launcher's
+  // Throws Error if a worker that is started now would not be like the others.
+  std::function<void()> check_newcomer = {};
 };
 
 // Blocks until all workers have ended, and says what they told it (worker_error.h). Returns the

@@ -27,6 +27,7 @@ constexpr const char* kControl = "STARLING_CONTROL_FD";
 constexpr const char* kApart = "STARLING_APART";
 constexpr const char* kCrowded = "STARLING_CROWDED";
 constexpr const char* kJoins = "STARLING_JOINS";
+constexpr const char* kPatience = "STARLING_PATIENCE_MS";
 constexpr const char* kOut = "STARLING_OUT_FD";
 constexpr const char* kErr = "STARLING_ERR_FD";
 constexpr const char* kLaunched = "STARLING_LAUNCHED_NS";
@@ -84,7 +85,8 @@ std::vector<std::pair<std::string, std::string>> WorkerPlace::variables() const 
       {kRank, fmt::format("{}", rank)},
       {kWorkers, fmt::format("{}", workers)},
       {kFabric, fabric == FabricKind::kShm ? "shm" : "tcp"},
-      {kDescriptor, fmt::format("{}", descriptor)}};
+      {kDescriptor, fmt::format("{}", descriptor)},
+      {kPatience, fmt::format("{}", patience.count())}};
   if (fabric == FabricKind::kTcp) {
     result.emplace_back(kPorts, fmt::format("{}", fmt::join(ports, ",")));
     result.emplace_back(kToken, to_hex(token));
@@ -116,6 +118,9 @@ std::optional<WorkerPlace> WorkerPlace::find(const Lookup& lookup) {
     place.servers = number(kServers, servers, 0, place.workers - 1);
   place.descriptor = number(kDescriptor, lookup(kDescriptor), 0, 1 << 20);
   place.joins = lookup(kJoins) != nullptr;
+  if (const char* const text = lookup(kPatience))
+    place.patience =
+        std::chrono::milliseconds(number<int64_t>(kPatience, text, 1, INT64_MAX / 2'000'000));
   if (const char* const text = lookup(kLaunched))
     place.launched =
         Clock::time_point(std::chrono::nanoseconds(number<int64_t>(kLaunched, text, 0, INT64_MAX)));

@@ -30,6 +30,8 @@ struct WorkerPlace {
   int errors = -1;              // the pipe for worker_error.h; −1: nobody listens
   int control = -1;             // the socket to the launcher; −1: a lost worker ends the job
   bool joins = false;           // the others are under way already
+  // How long it waits for another that is silent, if nobody says that it is lost.
+  std::chrono::milliseconds patience{60'000};
   // When the job was launched: from then on times of planned faults count. None: not by a launcher.
   std::optional<std::chrono::steady_clock::time_point> launched = {};
   int out = -1, err = -1;  // the launcher's own, for a worker that becomes the chief

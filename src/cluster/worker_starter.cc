@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -59,6 +60,8 @@ WorkerPlace WorkerStarter::place(int rank) const {
                     .crowded = cpus_.size() < static_cast<size_t>(options_.workers),
                     .errors = errors_,
                     .launched = launched_};
+  // Where lost workers are survived, the launcher finds the silent ones: it is to be the first.
+  if (options_.survive) place.patience += options_.heartbeat_limit + options_.progress_limit;
   if (segment_) {
     place.descriptor = segment_->fd();
   } else {
@@ -85,9 +88,16 @@ WorkerStarter::Started WorkerStarter::start(int rank, int slot) {
   if (process == 0)
     become_worker(rank, slot, launcher, output ? output->write_end.fd() : -1, control.second.fd());
   setpgid(process, guardian_.group());  // here too: whichever comes first, before any signal
-  Started started{.process = process,
-                  .pidfd = Socket(static_cast<int>(syscall(SYS_pidfd_open, process, 0))),
-                  .control = std::move(control.first)};
+  Socket pidfd(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
+  if (!pidfd) {
+    const std::string why = std::strerror(errno);
+    kill(process, SIGKILL);
+    waitpid(process, nullptr, 0);
+    throw run_error(fmt::format("worker {} can't be watched: {}", rank, why),
+                    "raise the limit of open files (ulimit -n), or use fewer workers");
+  }
+  Started started{
+      .process = process, .pidfd = std::move(pidfd), .control = std::move(control.first)};
   if (output) started.output = std::move(output->read_end);
   if (!segment_) started.port = listeners_[static_cast<size_t>(rank)].address().port;
   return started;

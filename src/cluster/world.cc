@@ -308,16 +308,17 @@ void World::plan_faults(std::vector<Fault> plan) {
     std::erase_if(plan, [](const Fault& fault) { return fault.at && fault.is_signal(); });
   }
   faults_ = Faults(plan, place_.launched.value_or(std::chrono::steady_clock::now()));
-  if (!membership_) return;
-  faults_.tell_by([this] {
-    membership_->send({.kind = ControlMessage::Kind::kFault,
-                       .time = std::chrono::steady_clock::now().time_since_epoch().count()});
-  });
   faults_.handle(Fault::Action::kLink, [this](const Fault& fault) {
     const auto peer = std::find(members_.begin(), members_.end(), fault.peer);
     const auto* const tcp = dynamic_cast<const TcpFabric*>(fabric_.get());
     if (tcp != nullptr && peer != members_.end() && fault.peer != name())
       tcp->sever(static_cast<int>(peer - members_.begin()));
+    return true;
+  });
+  if (!membership_) return;
+  faults_.tell_by([this] {
+    membership_->send({.kind = ControlMessage::Kind::kFault,
+                       .time = std::chrono::steady_clock::now().time_since_epoch().count()});
   });
 }
 

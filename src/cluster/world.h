@@ -62,7 +62,7 @@ class World {
   bool is_crowded() const { return place_.crowded; }
   // Whether each has its own, but lets the others see where it computes (strategy/desk.h).
   bool has_desks() const { return is_of_one_host() && place_.apart; }
-  std::chrono::nanoseconds timeout() const { return std::chrono::seconds(60); }
+  std::chrono::nanoseconds timeout() const { return place_.patience; }
 
   // Throws Error when there are fewer shards in a batch than workers.
   void require_shards(int shards) const;

@@ -21,6 +21,13 @@ struct Sums {
   int64_t samples = 0;
   double loss = 0;
   std::vector<double> metrics;
+
+  Sums& operator+=(const Sums& other) {  // of the same metrics
+    samples += other.samples;
+    loss += other.loss;
+    for (size_t m = 0; m < metrics.size(); ++m) metrics[m] += other.metrics[m];
+    return *this;
+  }
 };
 
 // A set of samples, by how many they are and what they are: in any order.

@@ -364,8 +364,10 @@ class Run {
     report.strategy = summary.strategy;
     report.workers = world().computing();
     report.servers = world().workers() - report.workers;
-    report.link_rate = job_.strategy.link_rate;
-    report.link_delay = job_.strategy.link_delay;
+    if (world().workers() > 1) {
+      report.link_rate = job_.strategy.link_rate;
+      report.link_delay = job_.strategy.link_delay;
+    }
     if (const auto& costs = world().measured_link())
       report.link = {costs->latency_s * 1e6, costs->gbit_per_s()};
     report.consistency = job_.strategy.consistency;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/atomic_file.h"
 #include "cluster/request_socket.h"
@@ -66,7 +67,7 @@ void RunFolder::check(FolderUse use) const {
 
 void RunFolder::prepare(FolderUse use) const {
   // Without a checkpoint the run starts at the beginning, and what it noted before is void.
-  if (use != FolderUse::kResume || !has_checkpoint()) remove_run();
+  if (use != FolderUse::kResume || !newest_checkpoint()) remove_run();
   make_folder(path_);
   remove_dead_temporaries(path_);
 }
@@ -88,13 +89,19 @@ bool RunFolder::set_record_aside() const {
   return true;
 }
 
-bool RunFolder::has_checkpoint() const {
+std::optional<uint64_t> RunFolder::newest_checkpoint() const {
+  constexpr std::string_view kPrefix = "step-";
+  std::optional<uint64_t> newest;
   std::error_code error;
   for (fs::directory_iterator entry(checkpoints(), error), end; !error && entry != end;
        entry.increment(error)) {
-    if (entry->path().filename().string().starts_with("step-")) return true;
+    const std::string name = entry->path().filename();
+    if (!name.starts_with(kPrefix)) continue;
+    uint64_t steps = 0;
+    std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), steps);
+    newest = std::max(newest.value_or(0), steps);
   }
-  return false;
+  return newest;
 }
 
 fs::path RunFolder::checkpoint(uint64_t steps) const {

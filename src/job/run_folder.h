@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "job/job.h"
 
@@ -42,7 +43,8 @@ class RunFolder {
   // What a run that is no longer recorded has left; returns whether there was such a file.
   bool set_record_aside() const;
 
-  bool has_checkpoint() const;
+  // How many steps the newest checkpoint has, damaged or not.
+  std::optional<uint64_t> newest_checkpoint() const;
   // The folder of the checkpoint after `steps` steps.
   std::filesystem::path checkpoint(uint64_t steps) const;
 

@@ -69,6 +69,8 @@ class Tuner {
 
   double speed(uint64_t shards, uint64_t micro_batch) const {
     TrainerOptions settings = trainer_options(job_);
+    settings.strategy = {};  // here one worker computes
+    settings.non_finite = NonFinite::kStop;
     settings.shards = static_cast<int>(shards);
     settings.micro_batch = static_cast<int64_t>(micro_batch);
     Trainer trainer(model_, settings);

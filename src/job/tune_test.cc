@@ -48,6 +48,18 @@ TEST(Tune, IsNotFooledByTextThatLooksLikeAField) {
 
 TEST(Tune, RefusesWhatIsNotAJob) { EXPECT_THROW(with_tuning("x = 1", "job.toml", 1, 1), Error); }
 
+// How workers share the work, and what is done about bad numbers, is of no account to it.
+TEST(Tune, TakesEveryJob) {
+  for (const char* more : {"non_finite = \"roll_back\"\n", "[strategy]\nname = \"local_sgd\"\n",
+                           "workers = 4\n[strategy]\nname = \"parameter_server\"\n"
+                           "consistency = \"async\"\n"}) {
+    const Job job = parse_job(std::string(more) + "[data]\nsource = \"synthetic\"\nsamples = 64\n" +
+                                  std::string(kCommentedLayers),
+                              "job.toml");
+    EXPECT_GE(tune_job(job, {.seconds_each = 0.001}).size(), 1u) << more;
+  }
+}
+
 TEST(Tune, MeasuresEachCandidateOnceAndPutsTheQuickestFirst) {
   const Job job = parse_job(
       "lanes = 1\n[data]\nsource = \"synthetic\"\nsamples = 256\n" + std::string(kCommentedLayers),

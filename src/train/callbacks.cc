@@ -42,6 +42,7 @@ class Best {
     return better;
   }
 
+  const std::string& name() const { return name_; }
   double value() const { return value_; }
   void set(double value) { value_ = value; }
 
@@ -80,12 +81,13 @@ class EarlyStopping final : public Callback {
     if (options_.restore_best && !weights_.empty()) trainer.restore(weights_);
   }
 
+  std::string name() const override { return "early_stopping " + best_.name(); }
   CallbackState save() const override {
     return {fmt::format("{} {}", waited_, best_.value()), weights_};
   }
   void restore(const CallbackState& state) override {
     const size_t space = state.text.find(' ');
-    if (space == std::string::npos) return;  // the run before had another callback in this place
+    if (space == std::string::npos) return;
     double value = best_.value();
     std::from_chars(state.text.data(), state.text.data() + space, waited_);
     std::from_chars(state.text.data() + space + 1, state.text.data() + state.text.size(), value);
@@ -113,7 +115,7 @@ class SaveBest final : public Callback {
     const double saved = best_.value();
     if (!best_.improves(record, 0)) return true;
     try {
-      trainer.save(path_);
+      trainer.save_together(path_);
     } catch (const Error& error) {
       best_.set(saved);
       note_ = fmt::format("the best weights were not saved, training goes on: {}", error.what());
@@ -123,6 +125,7 @@ class SaveBest final : public Callback {
 
   std::string note() override { return std::exchange(note_, {}); }
 
+  std::string name() const override { return "save_best " + best_.name(); }
   CallbackState save() const override { return {fmt::format("{}", best_.value()), {}}; }
   void restore(const CallbackState& state) override {
     double value = best_.value();
@@ -149,6 +152,7 @@ class TimeLimit final : public Callback {
     return passed_ < limit_;
   }
 
+  std::string name() const override { return "time_limit"; }
   CallbackState save() const override { return {fmt::format("{}", passed_), {}}; }
   void restore(const CallbackState& state) override {
     std::from_chars(state.text.data(), state.text.data() + state.text.size(), passed_);

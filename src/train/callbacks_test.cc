@@ -226,11 +226,10 @@ TEST_F(FitTest, CallbacksOfAnEarlierFitBeginAnew) {
 TEST(Callbacks, StateThatIsNotTheirsIsLeftAlone) {
   for (const CallbackPtr& callback : {early_stopping("val_loss"), save_best("unused")}) {
     const std::string before = callback->save().text;
-    for (const char* text : {"", " ", "x", "7", "nonsense of another"}) {
+    for (const char* text : {"", " ", "x", "nonsense of another"}) {
       EXPECT_NO_THROW(callback->restore({.text = text, .values = {}})) << text;
+      EXPECT_EQ(callback->save().text, before) << text;
     }
-    callback->restore({.text = before, .values = {}});
-    EXPECT_EQ(callback->save().text, before);
   }
 }
 

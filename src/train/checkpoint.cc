@@ -258,9 +258,9 @@ CheckpointStore::Loaded CheckpointStore::load(const fs::path& path) {
   return loaded;
 }
 
-void damage_newest_checkpoint(const fs::path& folder) {
+bool damage_newest_checkpoint(const fs::path& folder) {
   const std::vector<Found> found = find_checkpoints(folder);
-  if (found.empty()) return;
+  if (found.empty()) return false;
   const fs::path path = found.front().path / "weights.safetensors";
   std::error_code error;
   const uint64_t middle = fs::file_size(path, error) / 2;
@@ -269,6 +269,7 @@ void damage_newest_checkpoint(const fs::path& folder) {
   const int byte = file.get();
   file.seekp(static_cast<std::streamoff>(middle));
   file.put(static_cast<char>(byte ^ 1));
+  return true;
 }
 
 }  // namespace starling

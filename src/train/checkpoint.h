@@ -87,7 +87,8 @@ class CheckpointStore {
   std::vector<std::string> failures_;  // not yet given, oldest first
 };
 
-// Flips a byte of the newest checkpoint in the folder, if there is one: for faults on purpose.
-void damage_newest_checkpoint(const std::filesystem::path& folder);
+// Flips a byte of the newest checkpoint in the folder: for faults on purpose. False if there is
+// none.
+bool damage_newest_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace starling

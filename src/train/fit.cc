@@ -90,9 +90,9 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
     open_store();
   }
   impl.world().faults().handle(Fault::Action::kCorrupt, [this](const Fault&) {
-    if (!store_ || !impl_.world().is_chief()) return;
+    if (!store_ || !impl_.world().is_chief()) return true;
     store_->wait();
-    damage_newest_checkpoint(store_->folder());
+    return damage_newest_checkpoint(store_->folder());
   });
   if (impl.state.given) {
     for (const CallbackPtr& callback : options_.callbacks) callback->reset();
@@ -241,11 +241,11 @@ void FitLoop::copy_slices() {
 void FitLoop::change_workers() {
   World& world = impl_.world();
   if (wishes_.wait) {
-    save_for_all("the checkpoint before waiting for workers");
-    note(
-        fmt::format("{} of at least {} workers are left: the run is saved, and waits for others "
-                    "to join",
-                    world.computing(), impl_.options.strategy.min_workers));
+    const bool saved = save_for_all("the checkpoint before waiting for workers") &&
+                       !options_.checkpoints.folder.empty();
+    note(fmt::format("{} of at least {} workers are left: the run {} for others to join",
+                     world.computing(), impl_.options.strategy.min_workers,
+                     saved ? "is saved, and waits" : "is not saved, but waits"));
   }
   copy_slices();               // one that leaves takes its own with it
   if (store_) store_->wait();  // it must not write any more, either
@@ -330,7 +330,7 @@ bool FitLoop::run_epoch() {
   epoch_samples_ = 0;
   while (cursor_.step_in_epoch < steps) {
     run_step();
-    if (options_.on_step) tell_progress();
+    tell_progress({});
     if (impl_.summary.stopped) return false;
   }
   return true;
@@ -393,10 +393,7 @@ void FitLoop::run_step() {
   check_weights();
   ledger_.mark(step_->samples());  // the step has checked that its shards had just these
   if (result.applied) {
-    cursor_.sums.samples += result.sums->samples;
-    cursor_.sums.loss += result.sums->loss;
-    for (size_t m = 0; m < cursor_.sums.metrics.size(); ++m)
-      cursor_.sums.metrics[m] += result.sums->metrics[m];
+    cursor_.sums += *result.sums;
   } else if (!rolls_back()) {
     ++impl_.state.skipped;
     ++impl_.summary.skipped_steps;
@@ -467,6 +464,7 @@ void FitLoop::finish_epoch() {
 
   ++cursor_.epoch;
   cursor_.step_in_epoch = 0;
+  cursor_.seconds = epoch_seconds_ = 0;
   cursor_.roll_backs = 0;
   cursor_.free = SampleRanges({0, train_.size()});
   cursor_.sums = no_sums(names.size());
@@ -485,7 +483,7 @@ void FitLoop::measure_epoch(EpochRecord& record) {
     uint64_t bytes;
   };
   const uint64_t bytes = bytes_before_ + strategy_->bytes_moved();
-  const Own own{epoch_seconds_, bytes - bytes_told_};
+  const Own own{cursor_.seconds + epoch_seconds_, bytes - bytes_told_};
   std::vector<Own> all;
   impl_.world().agree("the epoch's figures", [&] {
     all = impl_.world().gather("the epoch's figures", std::span(&own, 1));
@@ -498,20 +496,25 @@ void FitLoop::measure_epoch(EpochRecord& record) {
   record.seconds = seconds_since(epoch_begin_);
 }
 
-void FitLoop::tell_progress() const {
-  const double n = static_cast<double>(std::max<int64_t>(1, cursor_.sums.samples));
+void FitLoop::tell_progress(const Ahead& ahead) const {
+  if (!options_.on_step) return;
+  Sums& sums = progress_sums_;
+  sums = cursor_.sums;
+  if (ahead.sums != nullptr) sums += *ahead.sums;
+  const auto n = static_cast<double>(std::max<int64_t>(1, sums.samples));
   progress_.epoch = cursor_.epoch - first_epoch_ + 1;
   progress_.epochs = end_epoch_ - first_epoch_;
-  progress_.step_in_epoch = cursor_.step_in_epoch;
   progress_.steps_per_epoch = steps_per_epoch();
-  progress_.samples = impl_.summary.trained_samples;
-  progress_.seconds = impl_.summary.training_seconds;
-  progress_.loss = cursor_.sums.loss / n;
-  progress_.metrics.resize(cursor_.sums.metrics.size());
+  progress_.step_in_epoch =
+      std::min(cursor_.step_in_epoch + ahead.samples / options_.batch, progress_.steps_per_epoch);
+  progress_.samples = impl_.summary.trained_samples + ahead.samples;
+  progress_.seconds = impl_.summary.training_seconds + ahead.seconds;
+  progress_.loss = sums.loss / n;
+  progress_.metrics.resize(sums.metrics.size());
   for (size_t m = 0; m < progress_.metrics.size(); ++m) {
     if (progress_.metrics[m].first.empty())
       progress_.metrics[m].first = impl_.options.metrics[m]->kind();
-    progress_.metrics[m].second = cursor_.sums.metrics[m] / n;
+    progress_.metrics[m].second = sums.metrics[m] / n;
   }
   options_.on_step(progress_);
 }

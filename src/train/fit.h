@@ -46,6 +46,7 @@ class FitLoop {
     uint64_t roll_backs = 0;     // in the epoch
     SampleRanges free;           // of the epoch, where workers train apart: not trained on yet
     Sums sums;                   // of the epoch so far
+    double seconds = 0;          // of training in it, before this process took it up
   };
 
   // Makes the strategy for the world as it is. One unit: when it returns, the world may be another
@@ -70,6 +71,7 @@ class FitLoop {
   void resume();
   void restore(const Snapshot& snapshot, const std::string& where);
   // Weights, optimizer state and statistics.
+  void restore_callbacks(const Snapshot& snapshot);
   void restore_tensors(const Snapshot& snapshot);
   void restore_free(const Json& manifest);
   void restore_outer(const NamedTensor& tensor);
@@ -159,7 +161,13 @@ class FitLoop {
   void measure_epoch(EpochRecord& record);
   void finish_summary();
   void gather_summary();
-  void tell_progress() const;
+  // Where workers train apart: what is known of the stretch under way.
+  struct Ahead {
+    uint64_t samples = 0;
+    double seconds = 0;
+    const Sums* sums = nullptr;  // of this worker's
+  };
+  void tell_progress(const Ahead& ahead) const;
   void note(const std::string& text) const;
 
   Trainer& trainer_;
@@ -221,6 +229,7 @@ class FitLoop {
   double input_seconds_ = 0;    // of waiting for batches, in this call
   uint64_t epoch_samples_ = 0;  // of this process in this epoch
   mutable Progress progress_;
+  mutable Sums progress_sums_;
 };
 
 }  // namespace starling

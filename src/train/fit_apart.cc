@@ -392,6 +392,8 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
   std::deque<ParamPeer::Lease> last;
   bool asked = false;
   uint64_t own = 0;  // gradients in this stretch
+  Sums sums{.metrics = std::vector<double>(cursor_.sums.metrics.size())};  // of them
+  const auto stretch_begin = Clock::now();
   const StrategyOptions& strategy = impl_.options.strategy;
   const uint64_t period = makes_own_steps() ? strategy.period : 1;
   const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch() / period;
@@ -437,6 +439,11 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
     service.push(result.change, push);
     world.note_progress();
     ++own;
+    if (result.finite && !result.outdone) sums += *result.sums;
+    tell_progress({.samples = lease->trained + lease->samples.size() -
+                              std::min(lease->trained, samples_before()),
+                   .seconds = seconds_between(stretch_begin, Clock::now()),
+                   .sums = &sums});
     // Of tasks a worker hands in several for one update, or none.
     const bool has_own_tasks = has_tasks(strategy) && makes_own_steps();
     const uint64_t updates = has_own_tasks ? lease->version : impl_.summary.steps + own * each;

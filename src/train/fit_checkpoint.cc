@@ -54,16 +54,6 @@ void keep_ledger_before(const std::filesystem::path& path, uint32_t epoch) {
   write_file_atomically(path, kept);
 }
 
-void append_line(const std::filesystem::path& path, const std::string& line) {
-  std::ofstream file(path, std::ios::app);
-  file << line << '\n';
-  file.flush();
-  if (!file) {
-    throw run_error(fmt::format("{} can't be written", path.string()),
-                    "is the disk full, or the folder read-only?");
-  }
-}
-
 uint64_t count(const Json& object, const char* key) { return object.at(key).get<uint64_t>(); }
 
 constexpr std::string_view kCallbackPrefix = "callback/";
@@ -179,7 +169,7 @@ Snapshot FitLoop::snapshot() const {
   Json callbacks = Json::array();
   for (size_t i = 0; i < options_.callbacks.size(); ++i) {
     CallbackState state = options_.callbacks[i]->save();
-    callbacks.push_back(state.text);
+    callbacks.push_back({{"name", options_.callbacks[i]->name()}, {"text", state.text}});
     if (state.values.empty()) continue;
     const Shape shape{static_cast<int64_t>(state.values.size())};
     snapshot.optimizer.push_back({callback_name(i), shape, std::move(state.values)});
@@ -195,6 +185,7 @@ Snapshot FitLoop::snapshot() const {
     Json& free = manifest["free"] = Json::array();
     for (const SampleRange& range : cursor_.free.ranges()) free.push_back({range.begin, range.end});
   }
+  manifest["epoch_seconds"] = cursor_.seconds + epoch_seconds_;
   manifest["ended"] = cursor_.ended;
   manifest["roll_backs"] = cursor_.roll_backs;
   manifest["job"] = job_fingerprint();
@@ -262,12 +253,6 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
         fmt::format("{} was made with {} = {}, but the job now says {}", where, key, before, after),
         fmt::format("set {} back, or start anew in another run folder", key));
   }
-  std::vector<CallbackState> callbacks(options_.callbacks.size());
-  for (const NamedTensor& tensor : snapshot.optimizer) {
-    for (size_t i = 0; i < callbacks.size(); ++i) {
-      if (tensor.name == callback_name(i)) callbacks[i].values = tensor.values;
-    }
-  }
   restore_tensors(snapshot);
   if (manifest.contains("owners")) {
     impl_.state.split(
@@ -281,6 +266,7 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   impl_.state.skipped = count(manifest, "skipped");
   cursor_.epoch = static_cast<uint32_t>(count(manifest, "epoch"));
   cursor_.step_in_epoch = count(manifest, "step_in_epoch");
+  cursor_.seconds = manifest.value("epoch_seconds", 0.0);
   cursor_.roll_backs = manifest.value("roll_backs", uint64_t{0});
   restore_free(manifest);
   // Without callbacks nothing is left that could have ended it.
@@ -290,11 +276,7 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
                   .loss = sums.at("loss").get<double>(),
                   .metrics = sums.at("metrics").get<std::vector<double>>()};
   history_ = history_from_json(manifest.at("history"));
-  const Json& texts = manifest.at("callbacks");
-  for (size_t i = 0; i < callbacks.size() && i < texts.size(); ++i) {
-    callbacks[i].text = texts[i].get<std::string>();
-    options_.callbacks[i]->restore(callbacks[i]);
-  }
+  restore_callbacks(snapshot);
   ledger_.restore(from_hex(manifest.at("ledger").get<std::string>()));
   const Json& totals = manifest.at("totals");
   FitSummary& summary = impl_.summary;
@@ -305,6 +287,24 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   summary.samples_missing = count(totals, "missing");
   summary.skipped_steps = count(totals, "skipped");
   summary.roll_backs = totals.value("roll_backs", uint64_t{0});
+}
+
+void FitLoop::restore_callbacks(const Snapshot& snapshot) {
+  std::vector<CallbackPtr> left = options_.callbacks;
+  const Json& saved = snapshot.manifest.at("callbacks");
+  for (size_t i = 0; i < saved.size(); ++i) {
+    if (!saved[i].is_object()) continue;  // of a version that gave them no names
+    const std::string name = saved[i].at("name").get<std::string>();
+    const auto found = std::find_if(left.begin(), left.end(),
+                                    [&](const CallbackPtr& one) { return one->name() == name; });
+    if (found == left.end()) continue;
+    CallbackState state{.text = saved[i].at("text").get<std::string>(), .values = {}};
+    for (const NamedTensor& tensor : snapshot.optimizer) {
+      if (tensor.name == callback_name(i)) state.values = tensor.values;
+    }
+    (*found)->restore(state);
+    left.erase(found);
+  }
 }
 
 void FitLoop::restore_tensors(const Snapshot& snapshot) {

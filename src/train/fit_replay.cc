@@ -19,7 +19,7 @@ bool FitLoop::replay_epoch() {
   epoch_begin_ = std::chrono::steady_clock::now();
   epoch_seconds_ = 0;
   epoch_samples_ = 0;
-  if (options_.on_step) tell_progress();
+  tell_progress({});
   while (!cursor_.free.empty()) {
     if (next_replayed_ == replayed_.size()) return false;
     const auto begin = std::chrono::steady_clock::now();
@@ -48,7 +48,7 @@ void FitLoop::replay_stretch(const RecordedStretch& stretch) {
       .obeyed =
           [this](const Order& order) {
             account_for(std::span(&order, 1));
-            if (options_.on_step && order.kind == Order::Kind::kApply) tell_progress();
+            if (order.kind == Order::Kind::kApply) tell_progress({});
           }};
   if (!replayer_ || replayer_->options().shards != stretch.shards)
     replayer_ = impl_.make_executor(stretch.shards);

@@ -29,9 +29,11 @@ struct Job {
   float noise = 1;
   std::optional<EarlyStoppingOptions> early_stopping = {};
   CheckpointPolicy checkpoints = {};
+  std::vector<CallbackPtr> more_callbacks = {};  // before it
 };
 
 struct RunOutcome {
+  std::vector<double> train_seconds;  // of epochs
   std::string weights;
   std::vector<float> predictions;
   History history;
@@ -68,8 +70,13 @@ class Resume : public FitTest {
     options.on_resume = [&](const History& history) { outcome.resumed_with = history; };
     uint64_t steps = 0;
     options.should_stop = [&] { return ++steps >= stop_at; };
-    if (job.early_stopping) options.callbacks = {early_stopping("val_loss", *job.early_stopping)};
-    outcome.history = without_times(trainer.fit(job.cached ? data.cached() : data, options));
+    options.callbacks = job.more_callbacks;
+    if (job.early_stopping)
+      options.callbacks.push_back(early_stopping("val_loss", *job.early_stopping));
+    const History history = trainer.fit(job.cached ? data.cached() : data, options);
+    for (const EpochRecord& record : history.epochs())
+      outcome.train_seconds.push_back(record.train_seconds);
+    outcome.history = without_times(history);
     outcome.weights = trainer.weights_sha256();
     outcome.predictions = trainer.predict(validation);
     outcome.ledger = content(options.ledger);
@@ -290,6 +297,29 @@ TEST_F(Resume, WithOtherCallbacksGoesOn) {
   Job job;
   job.early_stopping = EarlyStoppingOptions{.patience = 100, .restore_best = false};
   EXPECT_EQ(run(job, "run", true).weights, run({}, "whole").weights);
+}
+
+// So a limit of time counts all of it.
+TEST_F(Resume, AnEpochThatWasInterruptedTookAllItsTime) {
+  const double before = run({}, "run", false, 2, kSteps - 1).summary.training_seconds;
+  const RunOutcome resumed = run({}, "run", true);
+  EXPECT_GT(before, 0);
+  EXPECT_GT(resumed.train_seconds.at(0), before);
+  EXPECT_LT(resumed.train_seconds.at(1), resumed.summary.training_seconds);
+}
+
+// What one has learnt is nothing to another, wherever they stand.
+TEST_F(Resume, CallbacksRememberWhatIsTheirOwn) {
+  Job job;
+  job.early_stopping = EarlyStoppingOptions{.patience = 2};
+  run(job, "run", false, 2, 2 * kSteps + 1);
+  const RunOutcome expected = run(job, "whole");
+  const auto best = save_best(folder_ / "best", {.value = "val_loss"});
+  job.more_callbacks = {best};
+  const RunOutcome actual = run(job, "run", true);
+  EXPECT_EQ(actual.weights, expected.weights);
+  EXPECT_EQ(actual.history, expected.history);
+  EXPECT_TRUE(fs::exists(folder_ / "best.safetensors"));
 }
 
 // On another CPU, or with another version, weights go on to other bits: that is said, and is no

@@ -75,9 +75,7 @@ bool LocalSteps::make_step(const LeaseWork::Work& work, const RowReader& reader,
   const LeaseWork::Result result = step_.run(work, reader);
   sums_.metrics.resize(result.sums->metrics.size());
   if (!result.finite) return false;
-  sums_.samples += result.sums->samples;
-  sums_.loss += result.sums->loss;
-  for (size_t m = 0; m < sums_.metrics.size(); ++m) sums_.metrics[m] += result.sums->metrics[m];
+  sums_ += *result.sums;
   update(weights, result.change, rate, step);
   return true;
 }

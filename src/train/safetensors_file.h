@@ -24,5 +24,6 @@ struct Weights {
 WrittenFile save_weights(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
                          const Metadata& metadata = {});
 Weights load_weights(const std::filesystem::path& path);
+Metadata load_metadata(const std::filesystem::path& path);
 
 }  // namespace starling

@@ -222,7 +222,35 @@ void Trainer::save(const std::filesystem::path& path) const {
   std::vector<NamedTensor> tensors = impl_->state.weight_tensors();
   for (NamedTensor& tensor : impl_->state.statistics_tensors())
     tensors.push_back(std::move(tensor));
-  save_weights(path, tensors, {{"format", "starling"}, {"version", version()}});
+  save_weights(path, tensors,
+               {{"format", "starling"},
+                {"version", version()},
+                {"step", std::to_string(impl_->summary.steps)}});
+}
+
+void Trainer::save_together(const std::filesystem::path& path) const {
+  constexpr const char* kWhat = "saving weights";
+  World& world = impl_->world();
+  const auto tell = [&](std::string& text) {
+    uint64_t length = text.size();
+    world.broadcast(kWhat, std::as_writable_bytes(std::span(&length, 1)));
+    text.resize(length);
+    world.broadcast(kWhat, std::as_writable_bytes(std::span(text)));
+  };
+  std::string failure, hint;
+  world.agree(kWhat, [&] {
+    failure = hint = {};
+    world.pass(FaultPoint::kWeights);
+    try {
+      save(path);
+    } catch (const Error& error) {
+      failure = error.what();
+      hint = error.hint();
+    }
+    tell(failure);
+    tell(hint);
+  });
+  if (!failure.empty()) throw run_error(failure, hint);
 }
 
 void Trainer::load(const std::filesystem::path& path) {
