@@ -314,6 +314,9 @@ TEST_P(WhoIsFrozen, AsAWholeJobGoesOn) {
   words.insert(words.end(), {"--set", "strategy.heartbeat_limit=1"});
   Process process = start(words);
   const auto workers = wait_for_workers(process, 3);
+  // After an epoch all were heard of.
+  for (const auto end = Process::Clock::now() + kSoon; !exists("paused/ledger.jsonl");)
+    ASSERT_LT(Process::Clock::now(), end);
   process.signal(SIGSTOP);
   for (const auto& [rank, worker] : workers) worker.signal(SIGSTOP);
   EXPECT_FALSE(workers.at(0).ended_within(std::chrono::milliseconds(1500)));

@@ -364,7 +364,7 @@ class Run {
     report.strategy = summary.strategy;
     report.workers = world().computing();
     report.servers = world().workers() - report.workers;
-    if (world().workers() > 1) {
+    if (report.strategy != "single") {
       report.link_rate = job_.strategy.link_rate;
       report.link_delay = job_.strategy.link_delay;
     }
