@@ -88,11 +88,12 @@ class WorkersFault : public WorkersTest {
                 HasSubstr(fmt::format("error: worker {} was ended by signal 9", rank)));
     for (int other = 0; other < 3; ++other) {
       if (other == rank) continue;
-      EXPECT_THAT(process.error(),
-                  ContainsRegex(fmt::format(
-                      "error: (all_reduce step [0-9]+|evaluation|the epoch's figures), worker {}: "
-                      "[a-z_]+ [^\n]* peer {} [^\n]* bytes",
-                      other, rank)));
+      EXPECT_THAT(
+          process.error(),
+          ContainsRegex(fmt::format(
+              "error: (all_reduce step [0-9]+|evaluation|the epoch's figures|saving weights), "
+              "worker {}: [a-z_]+ [^\n]* peer {} [^\n]* bytes",
+              other, rank)));
     }
     expect_all_ended(workers);
     expect_resumes(run, rank == 0 ? 4 : 2, fabric);
@@ -102,6 +103,23 @@ class WorkersFault : public WorkersTest {
 TEST_F(WorkersFault, LostWorkerEndsTheRunAndItResumesToTheSameBits) {
   for (const int rank : {0, 2}) {
     for (const char* fabric : {"shm", "tcp"}) kill_one(rank, fabric);
+  }
+}
+
+// It is no failure to save, which training would go on after.
+TEST_F(WorkersFault, TheChiefLostWhileTheBestWeightsAreSavedEndsTheRun) {
+  write("faults.toml", "[[fault]]\naction = \"kill\"\nworker = 0\npoint = \"weights\"\nstep = 4\n");
+  for (const char* fabric : {"shm", "tcp"}) {
+    SCOPED_TRACE(fabric);
+    Words words = train(fabric, 3, fabric);
+    words.insert(words.end(), {"--set", "strategy.survive=false", "--faults", "faults.toml"});
+    const std::string error = refused(1, words);
+    EXPECT_THAT(error, HasSubstr("error: worker 0 was ended by signal 9"));
+    for (const int other : {1, 2}) {
+      EXPECT_THAT(error, ContainsRegex(fmt::format(
+                             "error: saving weights, worker {}: [^\n]* peer 0 [^\n]*", other)));
+    }
+    EXPECT_THAT(error, Not(HasSubstr("training goes on")));
   }
 }
 

@@ -1,4 +1,4 @@
-// How it goes, with a · b cut into equal blocks of at most kDepth along k:
+// How it goes, with a · b cut into equal blocks of at most kGemmShardDepth along k:
 //   the left operand lies in strips of at most kRows rows, k by k: packed, a band of rows at a
 //   time, or in place;
 //   the right operand is packed into strips of kStrip columns, k by k, each just before its use;
@@ -12,45 +12,36 @@
 
 #include <algorithm>
 
+#include "tensor/gemm_cut.h"
+#include "tensor/gemm_sparse.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/gemm.cc"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "tensor/transpose-inl.h"
+#include "tensor/gemm_pack-inl.h"
 
 #ifndef STARLING_GEMM_CONSTANTS
 #define STARLING_GEMM_CONSTANTS
 namespace starling {
 namespace {
 
-constexpr int64_t kDepth = kGemmShardDepth;  // of a block: a strip of b stays near
-constexpr int64_t kPackRows = 24;            // rows from which packing row-major weights pays
-constexpr int64_t kThinRows = 96;            // rows from which packing weights by columns pays
-constexpr int64_t kDotWork = 256;            // m · n of a shard up to which dot products are used
-constexpr int64_t kDotParts = 16;            // sums of a dot product
-constexpr int64_t kLine = 16;                // floats of a cache line
-constexpr int64_t kAhead = 8;                // of k: how early the left strip is fetched
-constexpr int64_t kBreath = 8;               // of k: how often more of memory is asked for
-constexpr int64_t kBandFloats = 1 << 17;     // of a, packed: they stay in the second cache
-constexpr int64_t kBandRows = 512;           // of c: the processor remembers where their pages are
-constexpr int64_t kMaxRows = 14;             // of a tile of any instruction set
-constexpr int64_t kMaxStrip = 32;            // the widest strip of any instruction set
-constexpr int kMaxLevels = 10;               // of the tree of shards along k
-
-// Blocks are of equal size, give or take one: a short one at the end would cost nearly as much as a
-// whole one.
-constexpr int64_t depth_of(int64_t k) {
-  const int64_t blocks = (k + kDepth - 1) / kDepth;
-  return blocks == 0 ? 0 : (k + blocks - 1) / blocks;
-}
+constexpr int64_t kPackRows = 24;         // rows from which packing row-major weights pays
+constexpr int64_t kThinRows = 96;         // rows from which packing weights by columns pays
+constexpr int64_t kDotWork = 256;         // m · n of a shard up to which dot products are used
+constexpr int64_t kDotParts = 16;         // sums of a dot product
+constexpr int64_t kAhead = 8;             // of k: how early the left strip is fetched
+constexpr int64_t kBreath = 8;            // of k: how often more of memory is asked for
+constexpr int64_t kBandFloats = 1 << 17;  // of a, packed: they stay in the second cache
+constexpr int64_t kBandRows = 512;        // of c: the processor remembers where their pages are
+constexpr int64_t kMaxRows = 14;          // of a tile of any instruction set
+constexpr int64_t kMaxStrip = 32;         // the widest strip of any instruction set
 
 // Rows of a band, of equal size too.
 constexpr int64_t band_of(int64_t m, int64_t depth) {
   const int64_t most = std::clamp(kBandFloats / std::max<int64_t>(depth, 1), kMaxRows, kBandRows);
-  const int64_t bands = (m + most - 1) / most;
-  return bands == 0 ? 1 : (m + bands - 1) / bands;
+  return std::max<int64_t>(1, equal_part(m, most));
 }
 
 // A strip of b has a line more than it needs: strips of 16 KiB would all fall on the same few sets
@@ -62,8 +53,6 @@ constexpr bool is_thin(const GemmShape& s, const MatrixView& a, const MatrixView
   return s.m < kThinRows && a.column_stride == 1 && b.row_stride == 1 && b.column_stride != 1;
 }
 
-int64_t round_up_to(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
-
 }  // namespace
 }  // namespace starling
 #endif
@@ -72,10 +61,6 @@ HWY_BEFORE_NAMESPACE();
 namespace starling {
 namespace HWY_NAMESPACE {
 namespace {
-
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::CappedTag<float, 16>;
-using V = hn::Vec<D>;
 
 // Columns of a right strip and rows of a left one: as many sums as there are registers for, beside
 // a row of the right strip and an element of the left one.
@@ -86,44 +71,6 @@ constexpr int64_t kStrip = 16, kRows = 6;
 #endif
 static_assert(kStrip <= kMaxStrip && kRows <= kMaxRows);
 
-// Strips of rows are of equal size, too.
-struct RowStrips {
-  explicit constexpr RowStrips(int64_t m)
-      : count((m + kRows - 1) / kRows),
-        least(count > 0 ? m / count : 0),
-        longer(m - least * count) {}
-  constexpr int64_t rows(int64_t strip) const { return least + (strip < longer); }
-
-  int64_t count;
-  int64_t least;   // rows of a strip
-  int64_t longer;  // how many strips have one more
-};
-
-// Four columns of four: to[j · to_stride + i] = from[i · from_stride + j].
-#if HWY_TARGET == HWY_SCALAR
-void transpose_4x4(const float* from, int64_t from_stride, float* to, int64_t to_stride) {
-  for (int64_t i = 0; i < 4; ++i) {
-    for (int64_t j = 0; j < 4; ++j) to[j * to_stride + i] = from[i * from_stride + j];
-  }
-}
-#else
-HWY_INLINE void transpose_4x4(const float* from, int64_t from_stride, float* to,
-                              int64_t to_stride) {
-  const hn::FixedTag<float, 4> d;
-  const hn::RepartitionToWide<decltype(d)> wide;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + from_stride),
-             r2 = hn::LoadU(d, from + 2 * from_stride), r3 = hn::LoadU(d, from + 3 * from_stride);
-  const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)),
-             b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
-  const auto e = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)),
-             f = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, to + to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, e, f)), d, to + 2 * to_stride);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, e, f)), d, to + 3 * to_stride);
-}
-#endif
-
 // The left strip of a tile: element (i, k) is at data[k · rows + i] when packed, and at
 // data[i · stride + k] in place.
 struct Left {
@@ -133,7 +80,8 @@ struct Left {
 };
 
 // Where a tile goes. Element (i, j) belongs at c[i · stride + j], or at c[j · stride + i] when
-// `transposed`; j < columns.
+// `transposed`; j < columns. It is added to what is there, or to zero, so that no sum is −0: one
+// whose zeros are skipped (gemm_sparse.h) might have another sign.
 struct Place {
   float* c;
   int64_t stride;
@@ -142,25 +90,20 @@ struct Place {
   bool transposed;
 };
 
-// What is multiplied: `shards` stretches of `depth` along k, one after another.
-struct Depth {
-  int64_t depth;
-  int64_t shards;
-  int64_t total() const { return depth * shards; }
-  int64_t breaths() const { return shards * std::max<int64_t>(1, (depth + kBreath - 1) / kBreath); }
-};
+constexpr int64_t breaths_of(const Depth& depth) {
+  return depth.shards * std::max<int64_t>(1, (depth.depth + kBreath - 1) / kBreath);
+}
 
 constexpr int kVectors = static_cast<int>(kStrip / hn::MaxLanes(D()));
-constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(D()));
 constexpr int64_t kTileFloats = (kRows + 3) / 4 * 4 * kStrip;  // whole squares of four
 
-// A tile that lies in memory goes where it belongs: for edges and for transposed tiles.
-void place_tile(const float* tile, int rows, const Place& to) {
+// A tile that lies in memory goes where it belongs: for edges and for transposed tiles. By itself,
+// so that what tile() does often is not spread among it.
+HWY_NOINLINE void place_tile(const float* tile, int rows, const Place& to) {
   if (!to.transposed) {
     for (int r = 0; r < rows; ++r) {
       float* c = to.c + r * to.stride;
-      for (int64_t j = 0; j < to.columns; ++j)
-        c[j] = to.add ? c[j] + tile[r * kStrip + j] : tile[r * kStrip + j];
+      for (int64_t j = 0; j < to.columns; ++j) c[j] = (to.add ? c[j] : 0.0f) + tile[r * kStrip + j];
     }
     return;
   }
@@ -172,40 +115,9 @@ void place_tile(const float* tile, int rows, const Place& to) {
   }
   for (int64_t j = 0; j < to.columns; ++j) {
     float* c = to.c + j * to.stride;
-    for (int r = 0; r < rows; ++r)
-      c[r] = to.add ? c[r] + turned[j * kWidth + r] : turned[j * kWidth + r];
+    for (int r = 0; r < rows; ++r) c[r] = (to.add ? c[r] : 0.0f) + turned[j * kWidth + r];
   }
 }
-
-// Asks memory, little by little, for a strip that pack_right will read.
-class Fetch {
- public:
-  Fetch(const MatrixView& b, int64_t depth, int64_t columns, int64_t parts)
-      : by_rows_(b.column_stride == 1),
-        line_(b.data),
-        stride_(by_rows_ ? b.row_stride : b.column_stride),
-        lines_(by_rows_ ? kStrip / kLine : (depth + kLine - 1) / kLine),
-        left_(columns <= 0 ? 0 : lines_ * (by_rows_ ? depth : columns)),
-        share_(left_ / parts + 1) {}
-
-  HWY_INLINE void part() {
-    const int64_t count = std::min(share_, left_);
-    for (int64_t i = 0; i < count; ++i) {
-      __builtin_prefetch(line_ + at_ * kLine, 0, 2);
-      if (++at_ == lines_) {
-        at_ = 0;
-        line_ += stride_;
-      }
-    }
-    left_ -= count;
-  }
-
- private:
-  const bool by_rows_;
-  const float* line_;
-  const int64_t stride_, lines_;
-  int64_t left_, share_, at_ = 0;
-};
 
 // `rows` of the left strip × kStrip; the right strip's row k is at b + k · b_stride. The sums of
 // shards are joined as they come: two of one size make one of the next. All in one function, so
@@ -215,10 +127,10 @@ void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
           const float* HWY_RESTRICT b, int64_t b_stride, const Place& to, Fetch& next) {
   const D d;
   V sums[rows][kVectors];
-  HWY_ALIGN float waiting[kMaxLevels][kTileFloats];
+  HWY_ALIGN float waiting[kGemmLevels][kTileFloats];
   const bool direct = !to.transposed && to.columns == kStrip;
   const float* place = to.c;
-  const int64_t places = (rows + depth.breaths() - 1) / depth.breaths();
+  const int64_t places = (rows + breaths_of(depth) - 1) / breaths_of(depth);
   int64_t places_left = direct ? rows : 0;
   for (int64_t shard = 0;; ++shard) {
     for (int r = 0; r < rows; ++r) {
@@ -261,7 +173,8 @@ void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < kVectors; ++v) {
         float* c = to.c + r * to.stride + v * kLanes;
-        hn::StoreU(to.add ? hn::Add(hn::LoadU(d, c), sums[r][v]) : sums[r][v], d, c);
+        hn::StoreU(to.add ? hn::Add(hn::LoadU(d, c), sums[r][v]) : hn::Add(sums[r][v], hn::Zero(d)),
+                   d, c);
       }
     }
     return;
@@ -292,40 +205,6 @@ void any_tile(int64_t rows, const Depth& depth, const Left& a, const float* b, i
   tile_of<most>(depth, a, b, b_stride, to, next);
 }
 
-// to[k · width + j] = element (k, j) of b, for `columns` ≤ width columns; zeros beyond.
-void pack_strip_transposed(const MatrixView& b, int64_t depth, int64_t columns, int64_t width,
-                           float* to) {
-  int64_t j = 0;
-#if HWY_TARGET == HWY_AVX3
-  for (; j + 16 <= columns && depth >= 16; j += 16) {
-    for (int64_t k = 0; k < depth; k += 16) {
-      k = std::min(k, depth - 16);  // the last square may reach into the one before it
-      V square[16];
-      for (int64_t i = 0; i < 16; ++i)
-        square[i] = hn::LoadU(D(), b.data + (j + i) * b.column_stride + k);
-      transpose_16x16(square);
-      for (int64_t i = 0; i < 16; ++i) hn::StoreU(square[i], D(), to + (k + i) * width + j);
-    }
-  }
-#endif
-  for (; j + 4 <= columns; j += 4) {
-    const float* from = b.data + j * b.column_stride;
-    int64_t k = 0;
-    for (; k + 4 <= depth; k += 4) {
-      // The next four columns, which lie too far apart for the machine to guess.
-      hwy::Prefetch(from + (4 + k / 4 % 4) * b.column_stride + k / 16 * 16);
-      transpose_4x4(from + k, b.column_stride, to + k * width + j, width);
-    }
-    for (; k < depth; ++k) {
-      for (int64_t i = 0; i < 4; ++i) to[k * width + j + i] = from[i * b.column_stride + k];
-    }
-  }
-  for (; j < width; ++j) {
-    for (int64_t k = 0; k < depth; ++k)
-      to[k * width + j] = j < columns ? b.data[j * b.column_stride + k] : 0.0f;
-  }
-}
-
 // Packs up to kStrip columns of b, k by k; zeros beyond them.
 void pack_right(const MatrixView& b, int64_t depth, int64_t columns, float* to) {
   if (b.row_stride == 1 && b.column_stride != 1) {
@@ -345,10 +224,10 @@ void pack_right(const MatrixView& b, int64_t depth, int64_t columns, float* to) 
 
 // Packs a's rows strip by strip, each k by k.
 void pack_left(const MatrixView& a, int64_t m, int64_t depth, float* to) {
-  const RowStrips strips(m);
+  const EqualParts strips(m, kRows);
   const float* from = a.data;
   for (int64_t strip = 0; strip < strips.count; ++strip) {
-    const int64_t rows = strips.rows(strip);
+    const int64_t rows = strips.size(strip);
     if (a.column_stride == 1) {
       pack_strip_transposed({from, 1, a.row_stride}, depth, rows, rows, to);
     } else {
@@ -361,11 +240,6 @@ void pack_left(const MatrixView& a, int64_t m, int64_t depth, float* to) {
   }
 }
 
-// A block of b, `columns` columns from column `from` on.
-MatrixView columns_of(const MatrixView& b, int64_t from) {
-  return {b.data + from * b.column_stride, b.row_stride, b.column_stride};
-}
-
 // One block along k: c (+)= a · b, with both packed, or b in place.
 void multiply_block(const GemmShape& s, const Depth& depth, const MatrixView& a,
                     const MatrixView& b, bool add, float* c, float* scratch) {
@@ -374,19 +248,19 @@ void multiply_block(const GemmShape& s, const Depth& depth, const MatrixView& a,
   float* const left = scratch;
   float* const right = scratch + round_up_to(s.m * total, kStrip);
   pack_left(a, s.m, total, left);
-  const RowStrips strips(s.m);
+  const EqualParts strips(s.m, kRows);
   for (int64_t j = 0; j < s.n; j += kStrip) {
     const int64_t columns = std::min(kStrip, s.n - j);
     const MatrixView strip = columns_of(b, j);
     // Columns beyond the last whole strip are read too: only packed memory has them.
     const bool whole = in_place && columns == kStrip;
     if (!whole) pack_right(strip, total, columns, right);
-    Fetch next(columns_of(b, j + kStrip), total, std::min(kStrip, s.n - j - columns),
-               strips.count * depth.breaths());
+    Fetch next(columns_of(b, j + kStrip), total, std::min(kStrip, s.n - j - columns), kStrip,
+               strips.count * breaths_of(depth));
     const float* a_strip = left;
     float* c_strip = c + j;
     for (int64_t r = 0; r < strips.count; ++r) {
-      const int64_t rows = strips.rows(r);
+      const int64_t rows = strips.size(r);
       any_tile(rows, depth, {a_strip, 0, true}, whole ? strip.data : right,
                whole ? strip.row_stride : kStrip, {c_strip, s.n, columns, add, false}, next);
       a_strip += rows * total;
@@ -404,12 +278,12 @@ void multiply_thin_block(const GemmShape& s, const Depth& depth, const MatrixVie
     pack_right(columns_of(turned, i), depth.depth, std::min(kStrip, s.m - i),
                scratch + i / kStrip * strip_floats(depth.depth, kStrip));
   }
-  const RowStrips strips(s.n);
-  Fetch nothing(b, 0, 0, 1);
+  const EqualParts strips(s.n, kRows);
+  Fetch nothing(b, 0, 0, kStrip, 1);
   const float* b_strip = b.data;
   float* c_strip = c;
   for (int64_t r = 0; r < strips.count; ++r) {
-    const int64_t rows = strips.rows(r);
+    const int64_t rows = strips.size(r);
     for (int64_t i = 0; i < s.m; i += kStrip) {
       any_tile(rows, depth, {b_strip, b.column_stride, false},
                scratch + i / kStrip * strip_floats(depth.depth, kStrip), kStrip,
@@ -434,19 +308,11 @@ void multiply_bands(const GemmShape& s, const Depth& depth, const MatrixView& a,
 
 void gemm_blocks(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate,
                  float* c, float* scratch) {
-  if (s.depth_shards > 1) {
-    const Depth depth{s.k / s.depth_shards, s.depth_shards};
-    return multiply_bands(s, depth, a, b, accumulate, c, scratch);
-  }
-  const bool thin = is_thin(s, a, b);
-  const int64_t most = depth_of(s.k);
-  for (int64_t k = 0; k < s.k; k += most) {
-    (thin ? multiply_thin_block : multiply_bands)(
-        s, {std::min(most, s.k - k), 1},
-        {a.data + k * a.column_stride, a.row_stride, a.column_stride},
-        {b.data + k * b.row_stride, b.row_stride, b.column_stride}, accumulate || k > 0, c,
-        scratch);
-  }
+  const auto multiply =
+      s.depth_shards == 1 && is_thin(s, a, b) ? multiply_thin_block : multiply_bands;
+  for_blocks(s, a, b, accumulate,
+             [&](const Depth& depth, const MatrixView& a_block, const MatrixView& b_block,
+                 bool add) { multiply(s, depth, a_block, b_block, add, c, scratch); });
 }
 
 constexpr int kDotVectors = static_cast<int>(kDotParts / kLanes);
@@ -549,6 +415,8 @@ void gemm_target(const GemmShape& s, const MatrixView& a, const MatrixView& b, b
   const bool along_k = a.column_stride == 1 && b.row_stride == 1;
   if (along_k && s.m / s.row_shards * s.n <= kDotWork) {
     gemm_dots(s, a, b, accumulate, c);
+  } else if (gemm_sparse_pays(s, a)) {
+    gemm_sparse(s, a, b, accumulate, c, scratch);
   } else {
     gemm_blocks(s, a, b, accumulate, c, scratch);
   }
@@ -565,12 +433,12 @@ namespace starling {
 HWY_EXPORT(gemm_target);
 
 size_t gemm_scratch_floats(const GemmShape& shape) {
-  const int64_t depth = shape.depth_shards > 1 ? shape.k : depth_of(shape.k);
+  const int64_t depth = block_depth(shape).total();
   const int64_t strip = strip_floats(depth, kMaxStrip);
   const int64_t thin = (shape.m + kMaxStrip - 1) / kMaxStrip * strip;
   const int64_t band = std::min(shape.m * depth, std::max(kBandFloats, kMaxRows * depth));
   const int64_t packed = round_up_to(band, kMaxStrip) + strip;
-  return static_cast<size_t>(std::max(thin, packed));
+  return std::max(static_cast<size_t>(std::max(thin, packed)), gemm_sparse_scratch_floats(shape));
 }
 
 void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate,

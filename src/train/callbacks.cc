@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/lost_worker.h"
 #include "starling/error.h"
 #include "starling/trainer.h"
 
@@ -116,6 +117,8 @@ class SaveBest final : public Callback {
     if (!best_.improves(record, 0)) return true;
     try {
       trainer.save_together(path_);
+    } catch (const LostWorker&) {
+      throw;
     } catch (const Error& error) {
       best_.set(saved);
       note_ = fmt::format("the best weights were not saved, training goes on: {}", error.what());
