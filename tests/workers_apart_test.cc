@@ -2,6 +2,8 @@
 // with backup workers; `local_sgd`, `elastic_averaging`, `incremental`, `gossip`. Real processes
 // that are slowed, killed, frozen, added and retired; every sample is trained on just once, and the
 // model learns.
+#include <sstream>
+
 #include "seeds.h"
 #include "workers_testing.h"
 
@@ -85,6 +87,31 @@ class WorkersApart : public WorkersTest, public testing::WithParamInterface<Way>
     EXPECT_EQ(count(read(run + "/ledger.jsonl"), "\n"), epochs);
     expect_nothing_left({});
   }
+  // That were applied, by how stale they were.
+  uint64_t gradients(const std::string& run) const {
+    const Json found = report(run);
+    uint64_t sum = 0;
+    for (const Json& number : found.at("staleness")) sum += number.get<uint64_t>();
+    return sum;
+  }
+  // By history.csv.
+  uint64_t bytes_of_epochs(const std::string& run) const {
+    std::istringstream lines(read(run + "/history.csv"));
+    const auto cells = [&] {
+      std::vector<std::string> found;
+      std::string line, cell;
+      if (std::getline(lines, line)) {
+        for (std::istringstream rest(line); std::getline(rest, cell, ',');) found.push_back(cell);
+      }
+      return found;
+    };
+    const std::vector<std::string> names = cells();
+    const auto column = std::find(names.begin(), names.end(), "bytes_sent") - names.begin();
+    uint64_t sum = 0;
+    for (auto line = cells(); !line.empty(); line = cells())
+      sum += std::stoull(line.at(static_cast<size_t>(column)));
+    return sum;
+  }
   // And what is learnt from so few.
   void expect_trained(const std::string& run) const {
     expect_each_once(run, kEpochs);
@@ -102,9 +129,7 @@ TEST_P(WorkersApart, EverySampleOnceAndItLearns) {
   EXPECT_EQ(found.at("exact"), false);
   if (GetParam().is_local()) return;
   EXPECT_EQ(found.at("consistency"), GetParam().consistency);
-  uint64_t gradients = 0;
-  for (const Json& number : found.at("staleness")) gradients += number.get<uint64_t>();
-  EXPECT_GE(gradients, uint64_t{kEpochs} * kSamplesApart / 40);
+  EXPECT_GE(gradients("run"), uint64_t{kEpochs} * kSamplesApart / 40);
   if (GetParam().is("backup")) {
     EXPECT_EQ(found.at("staleness").size(), 1u) << "a round has one version";
   }
@@ -220,8 +245,15 @@ TEST_P(WorkersApart, AnybodyMayBeLost) {
     EXPECT_EQ(process.wait(), 75) << process.error();
     expect_nothing_left(workers);
     const int epoch = static_cast<int>(report(run).at("epochs")) + 1;
+    const uint64_t gradients_before = gradients(run);
     done(apart(GetParam(), epoch, {"--run-dir", run, "--resume"}));
     expect_each_once(run, epoch);
+    // The report is of all of the run.
+    EXPECT_GE(gradients(run), gradients_before);
+    if (GetParam().is("async") || GetParam().is("ssp")) {
+      EXPECT_EQ(gradients(run), report(run).at("steps"));
+    }
+    EXPECT_GE(report(run).at("bytes_sent"), bytes_of_epochs(run));
   }
 }
 

@@ -120,26 +120,27 @@ struct WorkerTimes {
   uint64_t bytes_sent = 0;
 };
 
-// What a fit() did, beside the history.
+// What a fit() did, beside the history: in the whole run, through resumes, unless it says
+// otherwise.
 struct FitSummary {
-  uint64_t steps = 0, samples = 0;  // of the whole run, through resumes
-  double training_seconds = 0;      // of this call, without evaluation and start-up
-  uint64_t trained_samples = 0;     // of this call
+  uint64_t steps = 0, samples = 0;
+  double training_seconds = 0;   // of this call, without evaluation and start-up
+  uint64_t trained_samples = 0;  // of this call
   uint64_t samples_unique = 0, samples_duplicated = 0, samples_missing = 0;  // over whole epochs
   uint64_t skipped_steps = 0;      // that the weights have nothing of: a number was not finite …
   uint64_t roll_backs = 0;         // … and they went back so often, to before other steps as well
   std::string strategy;            // its name
-  uint64_t bytes_moved = 0;        // of gradients between workers, by all of them, in this call
+  uint64_t bytes_moved = 0;        // of gradients between workers, by all of them, lost ones too
   std::vector<WorkerTimes> times;  // by worker, of this call
   std::vector<uint64_t> optimizer_bytes;  // of optimizer state that each worker keeps
-  uint64_t rebalances = 0;                // how often shards were placed otherwise, in this call
-  // Where workers train apart, in this call: of how many gradients the weights had missed 0, 1, 2 …
+  uint64_t rebalances = 0;                // how often shards were placed otherwise
+  // Where workers train apart: of how many gradients the weights had missed 0, 1, 2 …
   // updates when they were applied; and how many came too late.
   std::vector<uint64_t> staleness;
   uint64_t dropped_gradients = 0;
   uint64_t meetings = 0;  // in which two workers averaged their weights
   // Where they make steps by themselves: how far one was from where all agreed then, of the length
-  // of the weights, in the mean.
+  // of the weights, in the mean over this call.
   std::optional<double> disagreement = {};
   bool stopped = false;      // by should_stop
   std::string resumed_from;  // the checkpoint's path; empty if none

@@ -254,6 +254,10 @@ void FitLoop::change_workers() {
   if (strategy_view_ == world.view()) world.change();
 }
 
+uint64_t FitLoop::rebalances() const {
+  return rebalances_before_ + balancer_.changes() + slice_shares_.changes;
+}
+
 void FitLoop::finish_summary() {
   impl_.world().agree("summary", [&] { gather_summary(); });
 }
@@ -261,6 +265,7 @@ void FitLoop::finish_summary() {
 void FitLoop::gather_summary() {
   struct Own {
     WorkerTimes times;
+    uint64_t untold;  // of what it sent: since the last epoch's record
     uint64_t optimizer_bytes;
     LeaseWork::Disagreement disagreement;
   };
@@ -268,6 +273,7 @@ void FitLoop::gather_summary() {
   Strategy::Seconds exchange = strategy_->seconds();
   exchange += seconds_before_;
   const double steps = impl_.summary.training_seconds - input_seconds_;
+  const uint64_t bytes_sent = bytes_before_ + strategy_->bytes_moved();
   const Own own{{.worker = world.name(),
                  .input = input_seconds_,
                  .compute = steps - exchange.communication - exchange.waiting,
@@ -276,21 +282,23 @@ void FitLoop::gather_summary() {
                  .waiting = exchange.waiting,
                  .shards = strategy_->shards().size(),
                  .shard = full_steps_ > 0 ? shard_seconds_ / static_cast<double>(full_steps_) : 0,
-                 .bytes_sent = bytes_before_ + strategy_->bytes_moved()},
+                 .bytes_sent = bytes_sent},
+                bytes_sent - bytes_told_,
                 // What is shared counts once.
                 world.shares_memory() && !world.is_chief() ? 0 : impl_.state.optimizer.bytes(),
                 disagreement_};
   const std::vector<Own> all = world.gather("summary", std::span(&own, 1));
   impl_.summary.strategy = strategy_->name();
-  impl_.summary.rebalances = balancer_.changes() + slice_shares_.changes;
+  impl_.summary.rebalances = rebalances();
   impl_.summary.bytes_moved = 0;
+  for (const EpochRecord& epoch : history_.epochs()) impl_.summary.bytes_moved += epoch.bytes_sent;
   impl_.summary.times.clear();
   impl_.summary.optimizer_bytes.clear();
   LeaseWork::Disagreement disagreement;
   for (const Own& worker : all) {
     disagreement.sum += worker.disagreement.sum;
     disagreement.count += worker.disagreement.count;
-    impl_.summary.bytes_moved += worker.times.bytes_sent;
+    impl_.summary.bytes_moved += worker.untold;
     impl_.summary.optimizer_bytes.push_back(worker.optimizer_bytes);
     impl_.summary.times.push_back(worker.times);
   }

@@ -73,7 +73,8 @@ class FitLoop {
   // Weights, optimizer state and statistics.
   void restore_callbacks(const Snapshot& snapshot);
   void restore_tensors(const Snapshot& snapshot);
-  void restore_free(const Json& manifest);
+  void restore_sums(const Json& sums, const std::string& where);
+  void restore_free(const Json& manifest, const std::string& where);
   void restore_outer(const NamedTensor& tensor);
   Snapshot snapshot() const;
   // Weights, optimizer state and statistics are left out where they are shared.
@@ -159,6 +160,7 @@ class FitLoop {
   void write_ledger();  // by the chief
   void finish_epoch();
   void measure_epoch(EpochRecord& record);
+  uint64_t rebalances() const;  // of the run
   void finish_summary();
   void gather_summary();
   // Where workers train apart: what is known of the stretch under way.
@@ -186,6 +188,7 @@ class FitLoop {
     std::vector<double> shares;
     uint64_t changes = 0;
   } slice_shares_;
+  uint64_t rebalances_before_ = 0;  // of the run, before this call
   std::optional<TrainStep> step_;
   int64_t strategy_view_ = 0;  // the world's, for which it was made
   std::atomic<ShardRange> own_shards_{};

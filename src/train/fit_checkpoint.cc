@@ -194,6 +194,7 @@ Snapshot FitLoop::snapshot() const {
   sums["samples"] = cursor_.sums.samples;
   sums["loss"] = cursor_.sums.loss;
   sums["metrics"] = cursor_.sums.metrics;
+  sums["names"] = impl_.metric_names();
   manifest["history"] = history_to_json(history_);
   manifest["callbacks"] = callbacks;
   manifest["ledger"] = to_hex(ledger_.save());
@@ -204,6 +205,10 @@ Snapshot FitLoop::snapshot() const {
   totals["missing"] = summary.samples_missing;
   totals["skipped"] = summary.skipped_steps;
   totals["roll_backs"] = summary.roll_backs;
+  totals["staleness"] = summary.staleness;
+  totals["dropped"] = summary.dropped_gradients;
+  totals["meetings"] = summary.meetings;
+  totals["rebalances"] = rebalances();
   return snapshot;
 }
 
@@ -268,13 +273,10 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   cursor_.step_in_epoch = count(manifest, "step_in_epoch");
   cursor_.seconds = manifest.value("epoch_seconds", 0.0);
   cursor_.roll_backs = manifest.value("roll_backs", uint64_t{0});
-  restore_free(manifest);
+  restore_free(manifest, where);
   // Without callbacks nothing is left that could have ended it.
   cursor_.ended = manifest.value("ended", false) && !options_.callbacks.empty();
-  const Json& sums = manifest.at("sums");
-  cursor_.sums = {.samples = static_cast<int64_t>(count(sums, "samples")),
-                  .loss = sums.at("loss").get<double>(),
-                  .metrics = sums.at("metrics").get<std::vector<double>>()};
+  restore_sums(manifest.at("sums"), where);
   history_ = history_from_json(manifest.at("history"));
   restore_callbacks(snapshot);
   ledger_.restore(from_hex(manifest.at("ledger").get<std::string>()));
@@ -287,6 +289,26 @@ void FitLoop::restore(const Snapshot& snapshot, const std::string& where) {
   summary.samples_missing = count(totals, "missing");
   summary.skipped_steps = count(totals, "skipped");
   summary.roll_backs = totals.value("roll_backs", uint64_t{0});
+  summary.staleness = totals.value("staleness", std::vector<uint64_t>());
+  summary.dropped_gradients = totals.value("dropped", uint64_t{0});
+  summary.meetings = totals.value("meetings", uint64_t{0});
+  rebalances_before_ = totals.value("rebalances", uint64_t{0});
+}
+
+// Of the epoch under way. Between two epochs there are none, and metrics may be others from then
+// on.
+void FitLoop::restore_sums(const Json& sums, const std::string& where) {
+  const auto samples = static_cast<int64_t>(count(sums, "samples"));
+  auto metrics = sums.at("metrics").get<std::vector<double>>();
+  const Json names = impl_.metric_names();
+  const bool as_before = sums.value("names", names) == names && metrics.size() == names.size();
+  if (as_before) {
+    cursor_.sums = {samples, sums.at("loss").get<double>(), std::move(metrics)};
+  } else if (samples > 0) {
+    throw input_error(where + " was made with other metrics, in the middle of an epoch",
+                      "set training.metrics back until the epoch is over, or start anew in another "
+                      "run folder");
+  }
 }
 
 void FitLoop::restore_callbacks(const Snapshot& snapshot) {
@@ -327,15 +349,24 @@ void FitLoop::restore_tensors(const Snapshot& snapshot) {
 
 // What was not trained on yet, of the epoch under way. Of workers that trained apart it is not what
 // follows a step, but this is the nearest that the others can begin with.
-void FitLoop::restore_free(const Json& manifest) {
+void FitLoop::restore_free(const Json& manifest, const std::string& where) {
   const uint64_t step_samples = options_.batch * options_.accumulate;
   cursor_.free = {};
   if (!manifest.contains("free")) {
     const uint64_t used = std::min(cursor_.step_in_epoch * step_samples, train_.size());
     return cursor_.free.add({used, train_.size()});
   }
-  for (const Json& range : manifest.at("free"))
-    cursor_.free.add({range.at(0).get<uint64_t>(), range.at(1).get<uint64_t>()});
+  uint64_t behind = 0;  // samples that were looked at
+  for (const Json& pair : manifest.at("free")) {
+    const SampleRange range{pair.at(0).get<uint64_t>(), pair.at(1).get<uint64_t>()};
+    if (range.begin < behind || range.end <= range.begin || range.end > train_.size()) {
+      throw input_error(fmt::format("{} speaks of samples {} to {}, of {} that there are", where,
+                                    range.begin, range.end, train_.size()),
+                        "it is damaged: remove it to resume from the one before, or start anew");
+    }
+    cursor_.free.add(range);
+    behind = range.end;
+  }
   const uint64_t used = train_.size() - cursor_.free.size();
   cursor_.step_in_epoch = used / step_samples;
   const bool is_prefix = cursor_.free.empty() || cursor_.free.ranges()[0].begin == used;

@@ -30,6 +30,7 @@ struct Job {
   std::optional<EarlyStoppingOptions> early_stopping = {};
   CheckpointPolicy checkpoints = {};
   std::vector<CallbackPtr> more_callbacks = {};  // before it
+  std::vector<MetricPtr> metrics = {};
 };
 
 struct RunOutcome {
@@ -53,6 +54,7 @@ class Resume : public FitTest {
                             small_data(kSamples + 30, 1, job.noise).skip(kSamples).cached();
     Trainer trainer(job.model, {.optimizer = job.optimizer,
                                 .loss = softmax_cross_entropy(),
+                                .metrics = job.metrics,
                                 .seed = job.seed,
                                 .lanes = lanes,
                                 .shards = job.shards});
@@ -248,6 +250,38 @@ TEST_F(Resume, RefusesAnotherModel) {
                                        max_pool2d(2), flatten(), dense(12), dense(5)});
   // Its micro-batch may differ too, and then that is named.
   EXPECT_EQ(error_of([&] { run(other, "run", true); }).exit_code(), 2);
+}
+
+TEST_F(Resume, InTheMiddleOfAnEpochHasItsMetrics) {
+  const Job one{.metrics = {accuracy()}}, two{.metrics = {accuracy(), top_k(2)}};
+  for (const auto& [before, after] : {std::pair{one, two}, {two, one}}) {
+    const std::string name = fmt::format("{}", before.metrics.size());
+    run(before, name, false, 2, 3);
+    EXPECT_THAT(std::string(error_of([&, &job = after] { run(job, name, true); }).what()),
+                HasSubstr("other metrics"));
+    // Between two epochs they may change.
+    Job first = before;
+    first.epochs = 1;
+    run(first, name + " done");
+    const RunOutcome whole = run(after, name + " done", true);
+    EXPECT_EQ(whole.history.epochs().size(), 3u);
+    EXPECT_EQ(whole.history.epochs().back().values.size(),
+              run(after, name + " alone").history.epochs().back().values.size());
+  }
+}
+
+TEST_F(Resume, RefusesSamplesThatThereAreNone) {
+  run({}, "run", false, 2, 3);
+  for (const Json& free : {Json{{5, 3}}, Json{{5, 5}}, Json{{0, uint64_t{1} << 40}},
+                           Json{{0, 10}, {5, 50}}, Json{{20, 30}, {0, 10}}}) {
+    CheckpointStore store(folder_ / "run");
+    Snapshot snapshot = store.load_latest()->snapshot;
+    snapshot.manifest["free"] = free;
+    store.save(snapshot);
+    store.wait();
+    EXPECT_THAT(std::string(error_of([&] { run({}, "run", true); }).what()),
+                HasSubstr("speaks of samples"));
+  }
 }
 
 // The run goes on from the checkpoint before the damaged one, through an epoch that the ledger has
