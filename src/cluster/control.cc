@@ -15,8 +15,6 @@
 namespace starling {
 namespace {
 
-constexpr size_t kMessageBytesMost = 32 << 10;
-
 // Values one after another; a list goes behind its length.
 class Writer {
  public:
@@ -108,6 +106,11 @@ bool send_control(int socket, const ControlMessage& message) {
   visit_fields(
       message, [&](const auto& value) { writer.put(value); },
       [&](const auto& list) { writer.put_list(list); });
+  if (writer.bytes().size() > kControlBytesMost)  // it would be cut off, or wait for ever
+    throw run_error(fmt::format("a message of {} bytes between launcher and worker, and {} is the "
+                                "most",
+                                writer.bytes().size(), kControlBytesMost),
+                    "use fewer workers");
   iovec part{writer.bytes().data(), writer.bytes().size()};
   msghdr header{};
   header.msg_iov = &part;
@@ -131,7 +134,7 @@ bool send_control(int socket, const ControlMessage& message) {
 }
 
 std::optional<ControlMessage> receive_control(int socket, bool& ended) {
-  std::array<std::byte, kMessageBytesMost> bytes;
+  std::array<std::byte, kControlBytesMost> bytes;
   iovec part{bytes.data(), bytes.size()};
   msghdr header{};
   header.msg_iov = &part;

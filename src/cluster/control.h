@@ -54,10 +54,15 @@ struct ControlMessage {
   std::vector<int> servers;     // those of the members that serve and compute nothing
 };
 
+// What a message may have, in bytes: room for one order that has a gradient of each of 1024
+// workers, and less than the kernel holds for a socket (net.core.wmem_default, 208 KiB).
+constexpr size_t kControlBytesMost = 192 << 10;
+
 // Both ends, closed on exec. Throws Error when there are none to be had.
 std::pair<Socket, Socket> control_sockets();
 
-// False when the other end is gone, or has not listened for so long that it holds no more.
+// False when the other end is gone, or has not listened for so long that it holds no more. Throws
+// Error when the message is longer than one may be.
 bool send_control(int socket, const ControlMessage& message);
 // The next, if one has come. `ended` becomes true when no more will come.
 std::optional<ControlMessage> receive_control(int socket, bool& ended);

@@ -1,11 +1,20 @@
 #include "cluster/control.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdio>
+
+#include "error_of.h"
+#include "param/orders_words.h"
+
 namespace starling {
 namespace {
+
+using testing::HasSubstr;
 
 TEST(Control, AMessageArrivesAsItWasSent) {
   const auto [here, there] = control_sockets();
@@ -66,6 +75,37 @@ TEST(Control, ADescriptorComesAlong) {
   char byte = 0;
   EXPECT_EQ(read(reads.fd(), &byte, 1), 1);
   EXPECT_EQ(byte, 'x');
+}
+
+TEST(Control, AMessageIsAsLongAsItMayBe) {
+  const auto [here, there] = control_sockets();
+  // One update of the gradients of as many workers as there can be.
+  Order order{.kind = Order::Kind::kApply, .worker = -1, .samples = {}, .pushes = {}};
+  for (int worker = 0; worker < 1024; ++worker)
+    order.pushes.push_back({.worker = worker, .samples = {1, 2}, .sums = {1, 2, 3, 4, 5}});
+  const std::vector<Order> orders(1, order);
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::kOrders;
+  message.words = to_words(orders);
+  ASSERT_TRUE(send_control(here.fd(), message));
+  bool ended = false;
+  auto got = receive_control(there.fd(), ended);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(orders_of(got->words), orders);
+
+  message.words.clear();
+  message.news = std::string(kControlBytesMost, 'x');
+  const std::string why = error_of([&] { send_control(here.fd(), message); }).what();
+  EXPECT_THAT(why, HasSubstr(fmt::format("and {} is the most", kControlBytesMost)));
+  size_t bytes = 0;  // of the message
+  ASSERT_EQ(sscanf(why.c_str(), "a message of %zu bytes", &bytes), 1) << why;
+  message.news.resize(kControlBytesMost - (bytes - kControlBytesMost));
+  ASSERT_TRUE(send_control(here.fd(), message));
+  got = receive_control(there.fd(), ended);
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->news, message.news);
+  message.news += 'x';
+  EXPECT_THAT(error_of([&] { send_control(here.fd(), message); }).what(), HasSubstr("is the most"));
 }
 
 TEST(Control, NothingBlocks) {

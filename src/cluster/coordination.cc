@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <span>
 #include <tuple>
 
 #include "param/orders_words.h"
@@ -13,6 +14,9 @@ namespace {
 
 // The kernel tells of a process that has ended long before that.
 constexpr std::chrono::milliseconds kSuspectFor{500};
+// In one message. Of many workers that may be lent much at once, all would not fit; these do, also
+// with a gradient of each worker among them.
+constexpr size_t kOrdersAtOnce = 64;
 
 }  // namespace
 
@@ -86,13 +90,16 @@ void Coordination::conduct(const ControlMessage& message) {
 
 void Coordination::give(const std::vector<Order>& orders) {
   if (conductor_->is_over()) conductor_.reset();
-  if (orders.empty()) return;
-  for (const int member : members_) {
-    ControlMessage message;
-    message.kind = Kind::kOrders;
-    message.commit.view = settled_;
-    message.words = to_words(orders);
-    tell(member, std::move(message));
+  for (size_t begin = 0; begin < orders.size(); begin += kOrdersAtOnce) {
+    const size_t count = std::min(kOrdersAtOnce, orders.size() - begin);
+    const std::vector<uint64_t> words = to_words(std::span(orders).subspan(begin, count));
+    for (const int member : members_) {
+      ControlMessage message;
+      message.kind = Kind::kOrders;
+      message.commit.view = settled_;
+      message.words = words;
+      tell(member, std::move(message));
+    }
   }
 }
 

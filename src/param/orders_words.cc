@@ -132,7 +132,7 @@ std::vector<uint64_t> to_words(const Push& push) {
   return std::move(writer).words();
 }
 
-std::vector<uint64_t> to_words(const std::vector<Order>& orders) {
+std::vector<uint64_t> to_words(std::span<const Order> orders) {
   Writer writer;
   writer.visit_list(orders, kOrder);
   return std::move(writer).words();

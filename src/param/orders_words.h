@@ -12,7 +12,7 @@ namespace starling {
 
 std::vector<uint64_t> to_words(const Stretch& stretch);
 std::vector<uint64_t> to_words(const Push& push);
-std::vector<uint64_t> to_words(const std::vector<Order>& orders);
+std::vector<uint64_t> to_words(std::span<const Order> orders);
 
 // Nothing when the words make no sense.
 std::optional<Stretch> stretch_of(std::span<const uint64_t> words);
