@@ -112,6 +112,7 @@ void World::enter(const WorkerPlace& means) {
     TcpOptions options{.rank = rank_,
                        .token = means.token,
                        .view = static_cast<uint64_t>(view_),
+                       .connect_deadline = place_.patience,
                        .interrupt = interrupt(),
                        .link = means.link};
     for (const uint16_t port : means.ports) options.addresses.push_back({"127.0.0.1", port});

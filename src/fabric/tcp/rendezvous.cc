@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
@@ -32,7 +33,7 @@ class Meeting {
         options_(options),
         world_(options.addresses.size()),
         per_peer_(static_cast<size_t>(options.connections_per_peer)),
-        end_(Clock::now() + options.deadline),
+        end_(begin_ + options.deadline),
         found_(world_) {
     if (options.rank < 0 || static_cast<size_t>(options.rank) >= world_ || world_ > kWorldMost ||
         options.connections_per_peer < 1 ||
@@ -95,8 +96,8 @@ class Meeting {
     }
     auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
     const bool interrupted = options_.interrupt != nullptr && options_.interrupt->load();
-    if (left <= 0 || interrupted) throw_missing();
-    if (options_.interrupt != nullptr) left = std::min<long>(left, kLookEvery.count());
+    if (left <= 0 || interrupted) throw_missing(interrupted);
+    left = std::min<long>(left, options_.interrupt != nullptr ? kLookEvery.count() : INT_MAX);
     if (poll(polled.data(), polled.size(), static_cast<int>(left)) < 0) return;  // interrupted
     for (size_t i = 0; i < guests_.size(); ++i) {
       if (polled[i + 1].revents != 0) serve(guests_[i]);
@@ -208,7 +209,7 @@ class Meeting {
                     "start all workers of a job with the same program and settings");
   }
 
-  [[noreturn]] void throw_missing() const {
+  [[noreturn]] void throw_missing(bool interrupted) const {
     std::vector<size_t> missing;
     for (size_t peer = 0; peer < world_; ++peer) {
       const auto& sockets = found_[peer];
@@ -216,15 +217,17 @@ class Meeting {
         missing.push_back(peer);
       }
     }
-    throw LostWorker(fmt::format("worker {} waited {} ms for the others; missing: {}", rank(),
-                                 options_.deadline.count(), fmt::join(missing, ", ")),
-                     "look for what those workers say");
+    const auto waited = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - begin_);
+    throw LostWorker(
+        fmt::format("worker {} waited {} ms for the others{}; missing: {}", rank(), waited.count(),
+                    interrupted ? ", until a new view began" : "", fmt::join(missing, ", ")),
+        "look for what those workers say");
   }
 
   const TcpListener& listener_;
   const RendezvousOptions& options_;
   const size_t world_, per_peer_;
-  const Clock::time_point end_;
+  const Clock::time_point begin_ = Clock::now(), end_;
   std::vector<Guest> guests_;
   std::vector<std::vector<Socket>> found_;
   size_t missing_ = 0;
