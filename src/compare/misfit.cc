@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "fabric/paced/link_options.h"
 #include "job/job_build.h"
 
 namespace starling {
@@ -21,6 +22,11 @@ std::string misfit(const Job& job, const JobSize& size) {
     return fmt::format("strategy.min_workers = {} is more than there are", strategy.min_workers);
   if (strategy.name == "sharded" && strategy.fabric != "tcp")
     return "workers have to talk over tcp (--set strategy.fabric=tcp)";
+  if (strategy.consistency != "sync" && strategy.name != "parameter_server")
+    return fmt::format("strategy.consistency = \"{}\" is for parameter_server",
+                       strategy.consistency);
+  if (strategy.fabric != "tcp" && parse_link(strategy.link_rate, strategy.link_delay).paces())
+    return "only workers that talk over tcp have links (--set strategy.fabric=tcp)";
   if (strategy.consistency == "backup" && strategy.backup >= job.workers)
     return fmt::format("strategy.backup = {} leaves no worker to wait for", strategy.backup);
   if (!trains_apart(strategy_options(strategy))) return "";

@@ -69,6 +69,10 @@ class Planner {
     job.training.early_stopping.reset();
     job.training.save_best.reset();
     job.checkpoint.enabled = false;
+    if (job.non_finite == "roll_back") {
+      note("non_finite is \"skip\": trials write no checkpoints that they could roll back to");
+      job.non_finite = "skip";
+    }
     for (fs::path* path : {&job.data.folder, &job.data.train_features, &job.data.train_labels,
                            &job.data.test_features, &job.data.test_labels}) {
       if (!path->empty()) *path = fs::absolute(*path).lexically_normal();
@@ -156,6 +160,7 @@ class Planner {
   void add_reference(const ComparedStrategy& strategy) {
     std::vector<Setting> settings = settings_of(strategy);
     settings.push_back({"strategy.servers", "0"});
+    settings.push_back({"strategy.min_workers", "1"});
     settings.push_back({"workers", "1"});
     settings.push_back({"lanes", "0"});  // all cores
     plan_.entries.push_back({.strategy = strategy,

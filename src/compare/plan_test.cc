@@ -157,6 +157,12 @@ TEST_F(PlanTest, WhatATrialWouldRefuseIsLeftOut) {
         {{"strategy.partition", "equal"},
          "all_reduce,local_sgd,incremental",
          "incremental is left out: who is ready takes the next task"},
+        {{"strategy.partition", "dynamic"},
+         "single,all_reduce:async/sync",
+         "all_reduce async is left out: strategy.consistency = \"async\" is for parameter_serv"},
+        {{"strategy.fabric", "tcp"},
+         "single,all_reduce,all_reduce:shm:link_delay=1ms",
+         "all_reduce shm link_delay=1ms is left out: only workers that talk over tcp have links"},
         {{"strategy.backup", "2"},
          "all_reduce,local_sgd,parameter_server:backup",
          "parameter_server backup is left out: strategy.backup = 2"},
@@ -175,6 +181,17 @@ TEST_F(PlanTest, WhatATrialWouldRefuseIsLeftOut) {
   }
 }
 
+// Its trials would all be refused: they write no checkpoints.
+TEST_F(PlanTest, NoTrialRollsBack) {
+  CompareOptions wanted = options();
+  wanted.settings = {{"non_finite", "roll_back"}};
+  const ComparePlan plan = make_compare_plan(wanted);
+  EXPECT_EQ(plan.job.non_finite, "skip");
+  EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("non_finite is \"skip\"")));
+  wanted.settings = {{"non_finite", "stop"}};
+  EXPECT_EQ(make_compare_plan(wanted).job.non_finite, "stop");
+}
+
 TEST_F(PlanTest, NumbersOfWorkersThatCannotBeRunAreLeftOut) {
   CompareOptions wanted = options("[strategy]\nmin_workers = 4\n");
   wanted.conditions.workers = "2,4,8,16";
@@ -185,6 +202,7 @@ TEST_F(PlanTest, NumbersOfWorkersThatCannotBeRunAreLeftOut) {
   EXPECT_EQ(plan.conditions[1].workers, 8u);
   EXPECT_EQ(plan.entries.size(), 5u);
   EXPECT_EQ(plan.entries.back().condition, 1u);
+  EXPECT_EQ(value_of(plan.entries[0].settings, "strategy.min_workers"), "1") << "single is one";
   wanted.settings = {{"shards", "2"}};
   EXPECT_THAT(refusal([&] { make_compare_plan(wanted); }), HasSubstr("--set shards=16"));
 }
