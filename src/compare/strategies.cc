@@ -107,6 +107,12 @@ std::vector<ComparedStrategy> parse_strategy(const std::string& text) {
   std::vector<ComparedStrategy> grid = {{name, {}}};
   for (size_t i = 1; i < parts.size(); ++i) {
     const Choice choice = parse_choice(name, parts[i]);
+    for (const auto& [key, value] : grid.front().settings) {
+      if (key != choice.key) continue;
+      throw input_error(fmt::format("--strategies: {} has the setting \"{}\" twice", name, key),
+                        fmt::format("several values are tried if they are given as {}={}/{}", key,
+                                    value, choice.values.front()));
+    }
     std::vector<ComparedStrategy> next;
     for (const ComparedStrategy& before : grid) {
       for (const std::string& value : choice.values) {

@@ -74,6 +74,10 @@ TEST(Strategies, WhatIsMistypedIsRefusedWithTheNearest) {
   EXPECT_THAT(refused("local_sgd:period=4//8"), HasSubstr("lacks a value"));
   EXPECT_THAT(refused("local_sgd:name=single"), HasSubstr("no setting"));
   EXPECT_THAT(refused("single:period=4"), HasSubstr("has no settings"));
+  EXPECT_THAT(refused("local_sgd:period=16:nesterov:period=64"),
+              AllOf(HasSubstr("\"period\" twice"), HasSubstr("given as period=16/64")));
+  EXPECT_THAT(refused("parameter_server:async:consistency=ssp"),
+              HasSubstr("given as consistency=async/ssp"));
   EXPECT_THAT(refused("auto"), HasSubstr("no strategy"));
 }
 
