@@ -403,6 +403,27 @@ TEST_F(WorkersApartBound, ASlowWorkerHoldsTheOthers) {
   EXPECT_EQ(gradients, uint64_t{kWorkers} * 26);
 }
 
+class WorkersApartShards : public WorkersTest {};
+
+// What they are lent is not cut into the shards of a batch, so nobody is without.
+TEST_F(WorkersApartShards, ThereMayBeFewerThanWorkers) {
+  write_mlp_job();
+  const Words words = {"train", "mlp.toml", "--no-progress", "--workers", "5",  "--lanes",
+                       "1",     "--set",    "shards=4",      "--run-dir", "run"};
+  for (const Words& way :
+       {Words{"--strategy", "parameter_server", "--set", "strategy.consistency=async"},
+        Words{"--strategy", "local_sgd"}}) {
+    SCOPED_TRACE(way[1]);
+    done(joined(joined(words, way), {"--overwrite"}));
+    const Json found = report("run");
+    EXPECT_EQ(found.at("workers"), 5);
+    EXPECT_EQ(found.at("samples_missing"), 0);
+    EXPECT_EQ(found.at("samples_duplicated"), 0);
+  }
+  EXPECT_THAT(refused(2, joined(words, {"--overwrite"})),
+              HasSubstr("5 workers for 4 shards: some would have none"));
+}
+
 class WorkersApartLearn : public WorkersTest {};
 
 // The short form of tools/learn: an epoch, one seed, and so a wider margin.

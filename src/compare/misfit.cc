@@ -15,7 +15,8 @@ bool has_servers(const StrategyJob& strategy) {
 std::string misfit(const Job& job, const JobSize& size) {
   const StrategyJob& strategy = job.strategy;
   const TrainingJob& training = job.training;
-  if (job.workers > size.shards)
+  const bool apart = trains_apart(strategy_options(strategy));
+  if (job.workers > size.shards && !apart)
     return fmt::format("a batch has {} shards, so some workers would have none (--set shards={})",
                        size.shards, job.workers);
   if (strategy.min_workers > job.workers)
@@ -29,7 +30,7 @@ std::string misfit(const Job& job, const JobSize& size) {
     return "only workers that talk over tcp have links (--set strategy.fabric=tcp)";
   if (strategy.consistency == "backup" && strategy.backup >= job.workers)
     return fmt::format("strategy.backup = {} leaves no worker to wait for", strategy.backup);
-  if (!trains_apart(strategy_options(strategy))) return "";
+  if (!apart) return "";
   if (!strategy.survive) return "workers that train apart need strategy.survive = true";
   if (training.accumulate > 1)
     return "workers that train apart can't accumulate (--set training.accumulate=1)";

@@ -194,6 +194,7 @@ TEST_F(PlanTest, NoTrialRollsBack) {
 
 TEST_F(PlanTest, NumbersOfWorkersThatCannotBeRunAreLeftOut) {
   CompareOptions wanted = options("[strategy]\nmin_workers = 4\n");
+  wanted.strategies = "single,all_reduce,parameter_server";
   wanted.conditions.workers = "2,4,8,16";
   const ComparePlan plan = make_compare_plan(wanted);
   EXPECT_THAT(plan.notes, ElementsAre(HasSubstr("nothing is run with 2 workers: strategy.min_wo"),
@@ -205,6 +206,17 @@ TEST_F(PlanTest, NumbersOfWorkersThatCannotBeRunAreLeftOut) {
   EXPECT_EQ(value_of(plan.entries[0].settings, "strategy.min_workers"), "1") << "single is one";
   wanted.settings = {{"shards", "2"}};
   EXPECT_THAT(refusal([&] { make_compare_plan(wanted); }), HasSubstr("--set shards=16"));
+}
+
+TEST_F(PlanTest, OnlyWorkersThatShareBatchesNeedShards) {
+  CompareOptions wanted = options();
+  wanted.strategies = "all_reduce,parameter_server:async,local_sgd";
+  wanted.conditions.workers = "8,16";
+  const ComparePlan plan = make_compare_plan(wanted);
+  EXPECT_THAT(plan.notes,
+              ElementsAre(HasSubstr("16 workers; all_reduce is left out: a batch has 8 shards")));
+  EXPECT_EQ(plan.conditions.size(), 2u);
+  EXPECT_EQ(plan.entries.size(), 5u);
 }
 
 TEST_F(PlanTest, LinksOfTheJobAreConditionsToo) {

@@ -112,7 +112,7 @@ class Run {
 
  private:
   void check(const TrainerOptions& settings) const {
-    options_.cluster.world().require_shards(static_cast<int>(job_.shards));
+    if (shares_batches()) world().require_shards(static_cast<int>(job_.shards));
     if (const auto& stopping = job_.training.early_stopping) {
       check_watched("training.early_stopping.value", stopping->value, settings, model_,
                     static_cast<bool>(data_.validation));
@@ -148,6 +148,9 @@ class Run {
   }
 
   World& world() const { return options_.cluster.world(); }
+  // Whether each worker has shards of every batch. Who trains apart is lent samples of its own,
+  // which are not cut into these.
+  bool shares_batches() const { return !trains_apart(strategy_options(job_.strategy)); }
   // All workers make the same calls; the chief writes and tells. Another may become the chief.
   bool is_chief() const { return options_.cluster.is_chief(); }
 
@@ -172,8 +175,7 @@ class Run {
         note("the run goes on without --record, so it can't be replayed any more");
       if (!is_there(folder_.job())) write_job();
       const uint64_t room = static_cast<uint64_t>(world().capacity()) - job_.strategy.servers;
-      const bool shares_batches = !trains_apart(strategy_options(job_.strategy));
-      const uint64_t most = shares_batches ? std::min<uint64_t>(job_.shards, room) : room;
+      const uint64_t most = shares_batches() ? std::min<uint64_t>(job_.shards, room) : room;
       world().open_to_requests(fs::absolute(folder_.path()).string(), most);
     });
     // With several workers the launcher is asked; one alone answers itself.
