@@ -127,6 +127,8 @@ TEST_P(WorkersApart, EverySampleOnceAndItLearns) {
   EXPECT_EQ(found.at("servers"), GetParam().servers);
   EXPECT_GT(found.at("bytes_sent"), 0);
   EXPECT_EQ(found.at("exact"), false);
+  for (const Json& worker : found.at("worker_times"))
+    EXPECT_EQ(worker.at("shards"), 0) << "they don't divide a batch: " << worker;
   if (GetParam().is_local()) return;
   EXPECT_EQ(found.at("consistency"), GetParam().consistency);
   EXPECT_GE(gradients("run"), uint64_t{kEpochs} * kSamplesApart / 40);
@@ -391,9 +393,12 @@ class WorkersApartBound : public WorkersApart {};
 // while the slow one makes its own, each of the others can make one, however fast they are.
 TEST_F(WorkersApartBound, ASlowWorkerHoldsTheOthers) {
   write("faults.toml", "[[fault]]\naction = \"slow\"\nworker = 1\nfactor = 20\n");
-  done(apart({"ssp", "shm", 0}, 1,
-             {"--run-dir", "run", "--faults", "faults.toml", "--set", "strategy.staleness=0",
-              "--set", "strategy.partition=equal", "--set", "checkpoint.enabled=false"}));
+  const Ended ended =
+      done(apart({"ssp", "shm", 0}, 1,
+                 {"--run-dir", "run", "--faults", "faults.toml", "--set", "strategy.staleness=0",
+                  "--set", "strategy.partition=equal", "--set", "checkpoint.enabled=false"}));
+  EXPECT_THAT(ended.output, ContainsRegex("slow           worker 1 took [^\n]* longer than most\n"))
+      << "and not how many shards it had";
   expect_each_once("run", 1);
   const Json found = report("run");
   EXPECT_LE(found.at("staleness").size(), size_t{kWorkers}) << found.at("staleness");

@@ -115,7 +115,7 @@ struct WorkerTimes {
   double communication = 0;  // gradients on their way, over tcp, when there was nothing to compute
   double hidden = 0;         // gradients on their way while computing: a part of `compute`
   double waiting = 0;        // for other workers, where that can be told from communication
-  int shards = 0;            // of a batch that it computed, at the end
+  int shards = 0;            // of a batch that it computed, at the end; 0 where workers train apart
   double shard = 0;          // what one took, over all full steps; 0: there was none
   uint64_t bytes_sent = 0;
 };

@@ -122,9 +122,10 @@ void print_summary(const RunResult& result) {
              grouped(report.samples_per_s));
   for (const Report::Times& slow : stragglers(report.times)) {
     fmt::print(
-        "slow           worker {} took {:.3g} ms for a shard, over a quarter longer than most"
-        "; it had {} of {} at the end\n",
-        slow.worker, 1e3 * slow.shard, slow.shards, report.shards);
+        "slow           worker {} took {:.3g} ms for a shard, over a quarter longer than most{}\n",
+        slow.worker, 1e3 * slow.shard,
+        report.apart ? ""
+                     : fmt::format("; it had {} of {} at the end", slow.shards, report.shards));
   }
   for (const Report::Recovery& recovery : report.recoveries) {
     if (recovery.lost.empty()) continue;

@@ -69,7 +69,7 @@ struct Report {
   struct Times {
     int worker = 0;  // its name
     double input = 0, compute = 0, communication = 0, hidden = 0, waiting = 0;
-    int shards = 0;    // at the end
+    int shards = 0;    // at the end; 0 where workers train apart
     double shard = 0;  // what one took, over the run; 0: was not measured
     uint64_t bytes_sent = 0;
   };

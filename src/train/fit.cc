@@ -280,7 +280,7 @@ void FitLoop::gather_summary() {
                  .communication = exchange.communication,
                  .hidden = exchange.hidden,
                  .waiting = exchange.waiting,
-                 .shards = strategy_->shards().size(),
+                 .shards = trains_apart() ? 0 : strategy_->shards().size(),
                  .shard = full_steps_ > 0 ? shard_seconds_ / static_cast<double>(full_steps_) : 0,
                  .bytes_sent = bytes_sent},
                 bytes_sent - bytes_told_,
