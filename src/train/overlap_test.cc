@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 
 #include <functional>
+#include <memory>
 
 #include "error_of.h"
 #include "graph/graph.h"
 #include "starling/starling.h"
 #include "strategy/all_reduce_messages.h"
 #include "strategy/make_strategy.h"
+#include "strategy/sharded.h"
 #include "tensor/weights_hash.h"
 #include "train/step.h"
 #include "train/workers_testing.h"
@@ -59,6 +61,7 @@ struct WorkerSetting {
   int shards = 2;
   StepSize step = StepSize::of_batch(12);
   bool overlap = true;
+  bool sharded = false;
 };
 
 // One worker and its steps.
@@ -72,9 +75,8 @@ class Worker {
         state_(model_.graph(), optimizer_, 1),
         executor_(model_.graph(), softmax_cross_entropy(), {}, state_.space, state_.moments,
                   state_.weights.data(), {.lanes = setting.lanes, .shards = setting.shards}),
-        strategy_(world, executor_, state_.space, place_workers(setting.shards, computing(world)),
-                  {.overlap = setting.overlap}),
-        step_(executor_, strategy_, state_, optimizer_, NonFinite::kStop) {}
+        strategy_(strategy_in(world)),
+        step_(executor_, *strategy_, state_, optimizer_, NonFinite::kStop) {}
 
   void step() {
     std::vector<uint64_t> ids(static_cast<size_t>(setting_.step.batch));
@@ -90,11 +92,22 @@ class Worker {
     step_.finish(0.1, {});
   }
 
-  const AllReduceMessages& strategy() const { return strategy_; }
+  const AllReduceMessages& strategy() const { return *strategy_; }
   std::string hash() const { return weights_sha256(state_.space, state_.weights.span()); }
   size_t buckets() const { return state_.space.buckets(size_t{256} << 10).size(); }
 
  private:
+  std::unique_ptr<AllReduceMessages> strategy_in(World& world) {
+    const auto placement = place_workers(setting_.shards, computing(world));
+    if (setting_.sharded)
+      return std::make_unique<Sharded>(
+          world, executor_, state_.space, placement,
+          Sharded::Options{.replicas = 0, .overlap = setting_.overlap});
+    return std::make_unique<AllReduceMessages>(
+        world, executor_, state_.space, placement,
+        AllReduceMessagesOptions{.overlap = setting_.overlap});
+  }
+
   const data::Dataset data_ =
       data::synthetic({.samples = 64, .features = {40}, .classes = 10}).cached();
   const RowReader reader_ = [this](std::span<const uint64_t> rows, float* x, float* y) {
@@ -105,7 +118,7 @@ class Worker {
   const WorkerSetting setting_;
   TrainState state_;
   Executor executor_;
-  AllReduceMessages strategy_;
+  const std::unique_ptr<AllReduceMessages> strategy_;
   TrainStep step_;
 };
 
@@ -123,15 +136,19 @@ void expect_no_errors(const std::vector<std::string>& errors) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
+// `all_reduce`, and `sharded`, whose buckets go to their owners.
+class OverlapOf : public testing::TestWithParam<bool> {};
+
 // As many stacks as lanes: all complete the first bucket before they come to the gate.
-TEST(Overlap, BucketsBeginBeforeTheBackwardPassEnds) {
+TEST_P(OverlapOf, BucketsBeginBeforeTheBackwardPassEnds) {
   for (const int lanes : {1, 2}) {
     expect_no_errors(run_workers(2, [&](const std::shared_ptr<World>& world) {
       std::atomic<int> passed{0};
-      Worker worker(*world, {.lanes = lanes, .shards = 2 * lanes}, [&](Worker& self) {
-        EXPECT_TRUE(wait_for_bucket(self));
-        ++passed;
-      });
+      Worker worker(*world, {.lanes = lanes, .shards = 2 * lanes, .sharded = GetParam()},
+                    [&](Worker& self) {
+                      EXPECT_TRUE(wait_for_bucket(self));
+                      ++passed;
+                    });
       worker.step();
       EXPECT_EQ(passed, lanes);
       EXPECT_EQ(worker.strategy().buckets_begun(), worker.buckets());
@@ -140,24 +157,26 @@ TEST(Overlap, BucketsBeginBeforeTheBackwardPassEnds) {
   }
 }
 
-TEST(Overlap, ABucketIsCompleteInTheLastStackOfTheLastBatch) {
+TEST_P(OverlapOf, ABucketIsCompleteInTheLastStackOfTheLastBatch) {
   expect_no_errors(run_workers(2, [](const std::shared_ptr<World>& world) {
     int passed = 0;
-    Worker worker(*world, {.shards = 4, .step = {.samples = 24, .batch = 12}}, [&](Worker& self) {
-      if (++passed < 4) {
-        EXPECT_EQ(self.strategy().buckets_begun(), 0u) << "stack " << passed;
-      } else {
-        EXPECT_TRUE(wait_for_bucket(self));
-      }
-    });
+    Worker worker(*world,
+                  {.shards = 4, .step = {.samples = 24, .batch = 12}, .sharded = GetParam()},
+                  [&](Worker& self) {
+                    if (++passed < 4) {
+                      EXPECT_EQ(self.strategy().buckets_begun(), 0u) << "stack " << passed;
+                    } else {
+                      EXPECT_TRUE(wait_for_bucket(self));
+                    }
+                  });
     worker.step();
     EXPECT_EQ(passed, 4);
   }));
 }
 
-TEST(Overlap, CanBeSwitchedOff) {
+TEST_P(OverlapOf, CanBeSwitchedOff) {
   expect_no_errors(run_workers(2, [](const std::shared_ptr<World>& world) {
-    Worker worker(*world, {.overlap = false},
+    Worker worker(*world, {.overlap = false, .sharded = GetParam()},
                   [](Worker& self) { EXPECT_EQ(self.strategy().buckets_begun(), 0u); });
     worker.step();
     EXPECT_EQ(worker.strategy().buckets_begun(), worker.buckets());
@@ -166,7 +185,11 @@ TEST(Overlap, CanBeSwitchedOff) {
   }));
 }
 
-// In a batch of 3 the first of 4 workers has no sample, in one of 2 samples two have none.
+INSTANTIATE_TEST_SUITE_P(All, OverlapOf, testing::Bool(),
+                         [](const auto& way) { return way.param ? "sharded" : "all_reduce"; });
+
+// In a batch of 3 the first of 4 workers has no sample, in one of 2 samples two have none. The bits
+// of `sharded` are those of `all_reduce`, too.
 TEST(Overlap, HasTheBitsOfOneExchangeAtTheEnd) {
   for (const StepSize& step :
        {StepSize::of_batch(12), StepSize::of_batch(2), StepSize{.samples = 13, .batch = 10}}) {
@@ -174,17 +197,21 @@ TEST(Overlap, HasTheBitsOfOneExchangeAtTheEnd) {
     std::vector<std::string> hashes;
     for (const int workers : {2, 3, 4}) {
       for (const int lanes : {1, 2}) {
-        for (const bool overlap : {true, false}) {
-          expect_no_errors(run_workers(workers, [&](const std::shared_ptr<World>& world) {
-            Worker worker(*world, {.lanes = lanes, .shards = 16, .step = step, .overlap = overlap});
-            for (int i = 0; i < 3; ++i) worker.step();
-            const std::lock_guard lock(mutex);
-            hashes.push_back(worker.hash());
-          }));
+        for (const bool sharded : {false, true}) {
+          for (const bool overlap : {true, false}) {
+            const WorkerSetting setting{
+                .lanes = lanes, .shards = 16, .step = step, .overlap = overlap, .sharded = sharded};
+            expect_no_errors(run_workers(workers, [&](const std::shared_ptr<World>& world) {
+              Worker worker(*world, setting);
+              for (int i = 0; i < 3; ++i) worker.step();
+              const std::lock_guard lock(mutex);
+              hashes.push_back(worker.hash());
+            }));
+          }
         }
       }
     }
-    EXPECT_EQ(hashes.size(), 9u * 4);
+    EXPECT_EQ(hashes.size(), 9u * 8);
     EXPECT_EQ(hashes, std::vector(hashes.size(), hashes[0]));
   }
 }
