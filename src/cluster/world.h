@@ -220,6 +220,8 @@ class World {
   bool launcher_is_gone() const { return membership_->launcher_is_gone(); }
   // This worker gets on.
   void note_progress() { membership_->note_progress(); }
+  // What it has done before counts: only its work since then is lost with another worker.
+  void set_work_began(Instant began) { unit_began_ = began; }
 
   // A worker that was started when the others were under way is a newcomer until it has the state.
   // join() waits to be let in; take_state() for what the donor gives: it has the state when `use`

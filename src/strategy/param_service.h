@@ -50,7 +50,7 @@ class ParamService {
   // the first seat up to date in the slices that are kept here.
   void settle();
 
-  // Every order that was obeyed. After settle().
+  // Every order that was obeyed so far: after finish(), or all of them after settle().
   const std::vector<Order>& log() const { return peer_.log(); }
   uint64_t version() const { return peer_.version(); }
   uint64_t bytes_moved() const { return peer_.bytes_moved(); }

@@ -314,6 +314,12 @@ std::vector<Order> FitLoop::train_apart() {
   const auto waiting = Clock::now();
   const Status ended = service.finish();
   seconds_before_.waiting += seconds_between(waiting, Clock::now());
+  // Whatever becomes of the others, updates that were ordered count.
+  const auto open =
+      ended ? last.end() : std::find_if(last.begin(), last.end(), [&](const auto& lease) {
+        return !was_applied(service.log(), world.name(), lease);
+      });
+  world.set_work_began(open == last.end() ? Clock::now() : open->lent);
   if (!ended) {
     const std::string what =
         fmt::format("{} update {}, worker {}: {}", strategy_->name(), service.version() + 1,

@@ -1,0 +1,47 @@
+// What workers that train apart tell of a run, and save of it: it is to be true whoever does most
+// of the work. Real processes.
+#include "workers_testing.h"
+
+namespace starling {
+namespace {
+
+using Words = std::vector<std::string>;
+
+class WorkersApartTold : public WorkersTest {
+ protected:
+  void SetUp() override {
+    WorkersTest::SetUp();
+    write_mlp_job();
+  }
+
+  // Two workers, with batches of 40.
+  static Words train(const std::string& run, int epochs, int samples, const Words& more) {
+    return joined({"train", "mlp.toml", "--no-progress", "--run-dir", run, "--workers", "2",
+                   "--lanes", "1", "--set", fmt::format("training.epochs={}", epochs), "--set",
+                   fmt::format("data.samples={}", samples)},
+                  more);
+  }
+  static Words async(const Words& more = {}) {
+    return joined({"--strategy", "parameter_server", "--set", "strategy.consistency=async"}, more);
+  }
+};
+
+// Worker 1 makes 400 of its 500 gradients: the updates of all of them count. That is two thirds of
+// the run, since the other makes the last of them for both.
+TEST_F(WorkersApartTold, OnlyGradientsUnderWayAreLostWithAWorker) {
+  write("faults.toml",
+        "[[fault]]\naction = \"slow\"\nfactor = 100\n"
+        "[[fault]]\naction = \"kill\"\nworker = 1\npoint = \"gradient\"\nstep = 400\n");
+  done(train("run", 1, 20'000,
+             async({"--set", "strategy.partition=equal", "--set", "checkpoint.enabled=false",
+                    "--faults", "faults.toml"})));
+  const Json found = report("run");
+  ASSERT_EQ(found.at("recoveries").size(), 1u);
+  const double lost = found.at("recoveries").at(0).at("work_lost_s");
+  const double trained = 20'000 / found.at("samples_per_s").get<double>();
+  EXPECT_GE(lost, 0);
+  EXPECT_LT(lost, trained / 8);
+}
+
+}  // namespace
+}  // namespace starling
