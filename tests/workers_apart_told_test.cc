@@ -43,5 +43,34 @@ TEST_F(WorkersApartTold, OnlyGradientsUnderWayAreLostWithAWorker) {
   EXPECT_LT(lost, trained / 8);
 }
 
+// The weights of the second layer are more than a bucket, and those of the first come later.
+TEST_F(WorkersApartTold, BucketsLeaveEarlyOnlyIfTheyAreTo) {
+  write("mlp.toml", R"(
+name = "wide"
+[data]
+source = "synthetic"
+test_samples = 10
+features = [20]
+classes = 4
+[model]
+layers = [
+  {type = "dense", units = 1100, activation = "relu"},
+  {type = "dense", units = 1000, activation = "relu"},
+  {type = "dense", units = 4},
+]
+[training]
+batch = 40
+)");
+  for (const bool overlap : {true, false}) {
+    const std::string run = fmt::format("{}", overlap);
+    done(train(run, 1, 400,
+               async({"--set", "strategy.fabric=tcp", "--set",
+                      fmt::format("strategy.overlap={}", overlap)})));
+    const Json times = report(run).at("worker_times");
+    ASSERT_EQ(times.size(), 2u);
+    for (const Json& worker : times) EXPECT_EQ(worker.at("hidden_s") > 0, overlap) << worker;
+  }
+}
+
 }  // namespace
 }  // namespace starling

@@ -87,6 +87,13 @@ void ParamService::push(std::span<const float> gradient, const Push& push) {
 void ParamService::give(std::span<const float> gradient, std::variant<size_t, Push> what) {
   {
     const std::lock_guard lock(mutex_);
+    const Instant now = std::chrono::steady_clock::now();
+    if (std::holds_alternative<size_t>(what)) {
+      if (!early_since_) early_since_ = now;
+    } else if (early_since_) {
+      hidden_ += std::chrono::duration<double>(now - *early_since_).count();
+      early_since_.reset();
+    }
     given_.push_back({gradient, std::move(what)});
   }
   fabric_.wake();

@@ -42,6 +42,8 @@ class ParamService {
   // The gradient of what it was lent, of the whole space; it stays until next() returns a lease at
   // its seat.
   void push(std::span<const float> gradient, const Push& push);
+  // For which buckets were on their way before the rest of their gradients.
+  double hidden_seconds() const { return hidden_; }
 
   // Waits for the end of the stretch. A failure says why it was cut off: then the next is to reform
   // the world.
@@ -89,6 +91,8 @@ class ParamService {
     std::variant<size_t, Push> what;
   };
   std::deque<Given> given_;
+  std::optional<Instant> early_since_;  // buckets of the gradient that is computed are given
+  double hidden_ = 0;
   bool ended_ = false;
   std::atomic<bool> abandoned_{false}, waits_{false}, outdone_{false};
   // Gradients at the desk that were told of. The order to read one comes by way of the launcher,

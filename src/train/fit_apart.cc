@@ -337,7 +337,7 @@ std::vector<Order> FitLoop::train_apart() {
       })));
   if (own_weights_meet()) own_weights_.now.assign(state.weights.begin(), state.weights.end());
   seconds_before_.communication += service.meeting_seconds().exposed;
-  seconds_before_.hidden += service.meeting_seconds().hidden;
+  seconds_before_.hidden += service.meeting_seconds().hidden + service.hidden_seconds();
   return service.log();
 }
 
@@ -378,9 +378,11 @@ std::unique_ptr<LeaseWork> FitLoop::make_work(ParamService& service) {
   }
   auto step = std::make_unique<LeaseStep>(executor_, impl_.state, impl_.options.optimizer,
                                           impl_.options.non_finite);
-  step->tell_early({service.buckets(), [&](std::span<const float> gradient, size_t bucket) {
-                      service.push_bucket(gradient, bucket);
-                    }});
+  if (strategy.overlap) {
+    step->tell_early({service.buckets(), [&](std::span<const float> gradient, size_t bucket) {
+                        service.push_bucket(gradient, bucket);
+                      }});
+  }
   return step;
 }
 
