@@ -9,6 +9,8 @@ using Words = std::vector<std::string>;
 
 class WorkersApartTold : public WorkersTest {
  protected:
+  static constexpr int kEndless = 1'000'000, kStepsPerEpoch = 25;
+
   void SetUp() override {
     WorkersTest::SetUp();
     write_mlp_job();
@@ -23,6 +25,26 @@ class WorkersApartTold : public WorkersTest {
   }
   static Words async(const Words& more = {}) {
     return joined({"--strategy", "parameter_server", "--set", "strategy.consistency=async"}, more);
+  }
+
+  // Once the run has come to that step.
+  Json await_step(const std::string& run, uint64_t step) const {
+    const auto end = Process::Clock::now() + 3 * kSoon;
+    while (Process::Clock::now() < end) {
+      const Ended ended = this->run({"status", run, "--json"});
+      if (ended.code != 0) continue;
+      Json status = parse_json(ended.output);
+      if (status.at("steps") > 0 && status.at("step") >= step) return status;
+    }
+    ADD_FAILURE() << run << " never came to step " << step;
+    return {};
+  }
+
+  // Expects that a run which is under way has come as far as it says, and not yet further.
+  void expect_true(const std::string& run, const Json& status) const {
+    EXPECT_EQ(status.at("steps"), uint64_t{kEndless} * kStepsPerEpoch);
+    const int epochs = count(read(run + "/ledger.jsonl"), "\n") + 1;
+    EXPECT_LE(status.at("step"), epochs * kStepsPerEpoch);
   }
 };
 
@@ -69,6 +91,31 @@ batch = 40
     const Json times = report(run).at("worker_times");
     ASSERT_EQ(times.size(), 2u);
     for (const Json& worker : times) EXPECT_EQ(worker.at("hidden_s") > 0, overlap) << worker;
+  }
+}
+
+// Tasks are more than there are workers, and updates of one gradient more than steps.
+TEST_F(WorkersApartTold, TheStepOfTheRunGoesOnAfterAResume) {
+  const Words tasks = {"--strategy",        "incremental", "--set",
+                       "strategy.tasks=16", "--set",       "strategy.period=2"};
+  for (const Words& way : {async(), tasks}) {
+    const std::string run = way[1];
+    SCOPED_TRACE(run);
+    const uint64_t midway = 20 * kStepsPerEpoch;
+    {
+      Process process = start(train(run, kEndless, 1000, way));
+      expect_true(run, await_step(run, midway));
+      done({"stop", run});
+      EXPECT_EQ(process.wait(), 75) << process.error();
+    }
+    for (const Words& next : {way, Words{"--strategy", "all_reduce"}}) {
+      Process process = start(train(run, kEndless, 1000, joined(next, {"--resume"})));
+      const Json status = await_step(run, 1);
+      EXPECT_GE(status.at("step"), midway) << next[1];
+      expect_true(run, status);
+      done({"stop", run});
+      EXPECT_EQ(process.wait(), 75) << process.error();
+    }
   }
 }
 

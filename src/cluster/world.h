@@ -97,7 +97,8 @@ class World {
   void pass(FaultPoint point) const {
     if (!faults_.empty()) faults_.pass(name(), point, step_);
   }
-  // The step for such points, of one that makes none; from any thread.
+  // The step for such points alone, of one that makes none, or has steps of its own; from any
+  // thread.
   void set_step_served(uint64_t step) { step_ = step; }
   // This worker has computed for so many seconds: where the plan slows it, it idles for as long as
   // is returned.
@@ -123,6 +124,10 @@ class World {
   // The step of the run, from 1, and how many it has: for those points, and for people who ask.
   void set_step(uint64_t step, uint64_t steps) {
     step_ = step;
+    tell_step(step, steps);
+  }
+  // For people alone.
+  void tell_step(uint64_t step, uint64_t steps) {
     if (membership_) membership_->set_step(step, steps);
   }
   // The run is in that folder, and can have so many workers: people may ask for it from now on.

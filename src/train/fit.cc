@@ -375,7 +375,8 @@ void FitLoop::run_step() {
   TrainStep::Result result{};
   for (bool complete = false, again = false, over = false; !over; again = true) {
     try {
-      impl_.world().set_step(impl_.summary.steps + 1, total_steps);
+      // Workers that trained apart before may have made other steps, and more of them.
+      impl_.world().set_step(step + 1, total_steps);
       impl_.world().pass(FaultPoint::kStep);
       if (!complete) {
         const bool stale = strategy_view_ != impl_.world().view();

@@ -124,6 +124,8 @@ class FitLoop {
   // From here to the end of the stretch.
   UpdateRules update_rules() const;
   uint64_t samples_before() const;  // of this run, the cursor
+  // The one of the epoch under way that comes after so many samples of this run, from 1.
+  uint64_t step_after(uint64_t samples) const;
   bool is_save_due_apart(uint64_t updates) const;
   void account_for(std::span<const Order> log);
   void share_trained();

@@ -258,6 +258,11 @@ uint64_t FitLoop::samples_before() const {
   return (cursor_.epoch - first_epoch_) * train_.size() + (train_.size() - cursor_.free.size());
 }
 
+uint64_t FitLoop::step_after(uint64_t samples) const {
+  const uint64_t epochs = cursor_.epoch - first_epoch_;
+  return epochs * steps_per_epoch() + (samples - epochs * train_.size()) / options_.batch + 1;
+}
+
 // Two units, and what happens between them: everybody makes the strategy, and shares what was
 // trained, whatever becomes of the stretch.
 void FitLoop::run_stretch() {
@@ -403,8 +408,6 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
   Sums sums{.metrics = std::vector<double>(cursor_.sums.metrics.size())};  // of them
   const auto stretch_begin = Clock::now();
   const StrategyOptions& strategy = impl_.options.strategy;
-  const uint64_t period = makes_own_steps() ? strategy.period : 1;
-  const uint64_t total = (end_epoch_ - first_epoch_) * steps_per_epoch() / period;
   // In rounds all hand in something for each update; else the others have made about as many.
   const auto each = makes_rounds() ? uint64_t{1} : static_cast<uint64_t>(world.computing());
   while (const std::optional<ParamPeer::Lease> lease =
@@ -414,7 +417,8 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
     last.push_back(*lease);
     apart_->sit(lease->seat);
     ++gradients_;
-    world.set_step(gradients_, std::max(total, gradients_));
+    world.set_step_served(gradients_);
+    world.tell_step(step_after(lease->trained), (end_epoch_ - first_epoch_) * steps_per_epoch());
     world.pass(FaultPoint::kStep);
     // Not in the time that it takes: it is compiled once for each size.
     work_->prepare(lease->samples.size());
