@@ -17,6 +17,16 @@ void SampleHash::add(std::span<const uint64_t> ids) {
   samples += static_cast<int64_t>(ids.size());
 }
 
+void SampleHash::add(const SampleHash& others) {
+  samples += others.samples;
+  sum += others.sum;
+  exclusive_or ^= others.exclusive_or;
+}
+
+uint64_t SampleHash::digest() const {
+  return mix64(sum + mix64(exclusive_or + mix64(static_cast<uint64_t>(samples))));
+}
+
 ShardBoard::ShardBoard(const Layout& layout, double* memory)
     : layout_(layout),
       own_(memory == nullptr ? layout.doubles() : 0),
@@ -51,6 +61,12 @@ SampleHash ShardBoard::sample_hash(int shard) const {
   const double* const columns = row(shard);
   return {samples(shard), std::bit_cast<uint64_t>(columns[kSum]),
           std::bit_cast<uint64_t>(columns[kExclusiveOr])};
+}
+
+SampleHash ShardBoard::sample_hash() const {
+  SampleHash all;
+  for (int shard = 0; shard < layout_.shards; ++shard) all.add(sample_hash(shard));
+  return all;
 }
 
 std::span<double> ShardBoard::rows(ShardRange shards) {

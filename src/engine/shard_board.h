@@ -36,6 +36,8 @@ struct SampleHash {
   uint64_t sum = 0, exclusive_or = 0;
 
   void add(std::span<const uint64_t> ids);
+  void add(const SampleHash& others);
+  uint64_t digest() const;  // all of it in one number
   bool operator==(const SampleHash&) const = default;
 };
 
@@ -76,8 +78,9 @@ class ShardBoard {
   double seconds(int shard) const { return row(shard)[kSeconds]; }
 
   int64_t samples(int shard) const { return static_cast<int64_t>(row(shard)[kSamples]); }
-  // What the shard was computed from.
+  // What the shard was computed from; and what all were.
   SampleHash sample_hash(int shard) const;
+  SampleHash sample_hash() const;
   // The rows of a shard, to be moved between workers.
   std::span<double> rows(ShardRange shards);
 

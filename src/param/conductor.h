@@ -33,6 +33,7 @@ struct Push {
   double seconds = 0;        // for which the worker computed it
   std::vector<double> sums;  // of loss and metrics over the samples
   uint64_t met = 0;          // meetings of the worker in this stretch that are over
+  uint64_t computed = 0;     // a hash of the samples that the worker has computed it from
   bool operator==(const Push&) const = default;
 };
 

@@ -77,6 +77,7 @@ const auto kPush = [](auto& visitor, auto& push) {
   visitor.visit(push.seconds);
   visitor.visit_list(push.sums, kPlain);
   visitor.visit(push.met);
+  visitor.visit(push.computed);
 };
 const auto kOrder = [](auto& visitor, auto& order) {
   visitor.visit(order.kind);

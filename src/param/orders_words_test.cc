@@ -13,7 +13,9 @@ Push some_push() {
           .version = 7,
           .finite = false,
           .seconds = 0.125,
-          .sums = {-0.25, INFINITY, 1e-300}};
+          .sums = {-0.25, INFINITY, 1e-300},
+          .met = 2,
+          .computed = 0xfedcba9876543210};
 }
 
 // What is cut off, or longer than it should be, is nothing.

@@ -75,6 +75,18 @@ bool was_applied(const std::vector<Order>& log, int worker, const ParamPeer::Lea
   return false;
 }
 
+// The ledger is to tell what was computed, not what was to be.
+void check_computed(const Push& push, std::span<const uint64_t> samples) {
+  SampleHash lent;
+  lent.add(samples);
+  if (push.computed == lent.digest()) return;
+  throw run_error(
+      fmt::format("worker {} was lent the samples at places {} … {} of the epoch, and has computed "
+                  "from others",
+                  push.worker, push.samples.begin, push.samples.end - 1),
+      "this is a fault in Starling: please report it");
+}
+
 }  // namespace
 
 bool FitLoop::trains_apart() const { return starling::trains_apart(impl_.options.strategy); }
@@ -447,7 +459,8 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
                     .finite = result.finite,
                     .seconds = result.outdone ? 0 : seconds,
                     .sums = result.told_sums(),
-                    .met = service.met()};
+                    .met = service.met(),
+                    .computed = result.computed.digest()};
     service.push(result.change, push);
     world.note_progress();
     ++own;
@@ -488,8 +501,10 @@ void FitLoop::account_for(std::span<const Order> log) {
         if (summary.staleness.size() <= missed) summary.staleness.resize(missed + 1);
         ++summary.staleness[missed];
       }
+      const std::vector<uint64_t> samples = samples_at(push.samples);
+      check_computed(push, samples);
       cursor_.free.remove(push.samples);
-      ledger_.mark(samples_at(push.samples));
+      ledger_.mark(samples);
       summary.samples += push.samples.size();
       summary.trained_samples += push.samples.size();
       epoch_samples_ += push.samples.size();

@@ -57,7 +57,10 @@ LeaseWork::Result LeaseStep::run(const Work& work, const RowReader& reader) {
   before_.emplace_back(state_.statistics.begin(), state_.statistics.end());
   if (finite && state_.moments.size() > 0)
     executor_.board().commit_moments(state_.moments, state_.statistics.span());
-  return {gradient(), &sums, finite};
+  return {.change = gradient(),
+          .sums = &sums,
+          .finite = finite,
+          .computed = executor_.board().sample_hash()};
 }
 
 void LeaseStep::take_back(size_t gradients) {

@@ -30,6 +30,7 @@ class LeaseWork {
     bool finite;                    // false: it changes nothing
     uint64_t skipped = 0;           // steps within, because a number was not finite
     bool outdone = false;           // it was given up: another has done it
+    SampleHash computed = {};       // what it was computed from, whether it counts or not
     // As they are told: loss, metrics, and what they are of.
     std::vector<double> told_sums() const;
   };

@@ -73,6 +73,7 @@ void LocalSteps::update(std::span<float> weights, std::span<const float> gradien
 bool LocalSteps::make_step(const LeaseWork::Work& work, const RowReader& reader, double rate,
                            uint64_t step, std::span<float> weights) {
   const LeaseWork::Result result = step_.run(work, reader);
+  computed_.add(result.computed);
   sums_.metrics.resize(result.sums->metrics.size());
   if (!result.finite) return false;
   sums_ += *result.sums;
@@ -87,6 +88,7 @@ LeaseWork::Result LocalSteps::run(const LeaseWork::Work& work, const RowReader& 
   const uint64_t scheduled = work.trained / options_.batch;
   const uint64_t done = options_.step + scheduled - options_.trained / options_.batch;
   sums_ = {};
+  computed_ = {};
   for (size_t i = 0; i < steps; ++i) {
     const auto at = [&](size_t step) {
       return work.samples.begin() + static_cast<std::ptrdiff_t>(step * samples / steps);
@@ -113,7 +115,8 @@ LeaseWork::Result LocalSteps::run(const LeaseWork::Work& work, const RowReader& 
         "\"skip\"; --resume goes on from the last checkpoint");
   }
   if (!finite) take_back();
-  return {.change = {}, .sums = &sums_, .finite = finite, .skipped = skipped};
+  return {
+      .change = {}, .sums = &sums_, .finite = finite, .skipped = skipped, .computed = computed_};
 }
 
 }  // namespace starling

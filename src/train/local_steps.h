@@ -56,6 +56,7 @@ class LocalSteps {
   LeaseStep step_;
   Kept before_;
   Sums sums_;
+  SampleHash computed_;
 };
 
 }  // namespace starling

@@ -67,6 +67,9 @@ TEST_F(LocalWork, HandsInHowFarItHasCome) {
   const LeaseWork::Result result = change.run(work(), reader_);
   EXPECT_TRUE(result.finite);
   EXPECT_EQ(result.sums->samples, static_cast<int64_t>(kRows));
+  SampleHash lent;
+  lent.add(samples_);
+  EXPECT_EQ(result.computed, lent) << "in all of its steps";
   ASSERT_EQ(result.change.data(), gradient_.data());
   const std::vector<float> after = weights();
   EXPECT_NE(before, after);
@@ -158,6 +161,7 @@ TEST_F(LocalWork, AStepThatIsNotFiniteIsLeftOut) {
   EXPECT_TRUE(result.finite);
   EXPECT_EQ(result.skipped, 1u);
   EXPECT_EQ(result.sums->samples, 8);
+  EXPECT_EQ(result.computed.samples, static_cast<int64_t>(kRows)) << "it was computed all the same";
   const std::vector<double> told = result.told_sums();
   EXPECT_EQ(told[told.size() - 2], 8);
   EXPECT_EQ(told.back(), 1);

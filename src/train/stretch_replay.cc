@@ -72,6 +72,7 @@ void StretchReplay::apply(Order& order) {
     Worker& pushed = worker(push.worker);
     if (!pushed.leases.front().computed) compute(pushed);
     push.sums = pushed.leases.front().sums;
+    push.computed = pushed.leases.front().hash;
   }
   const UpdatePlan plan = plan_update(options_.rules, order.pushes, version_, samples_);
   std::vector<KeptSlice::Part> parts;
@@ -111,6 +112,7 @@ void StretchReplay::compute(Worker& worker) {
       {.samples = options_.samples_at(lease->samples), .epoch = epoch_}, *options_.reader);
   lease->statistics.assign(state_.statistics.begin(), state_.statistics.end());
   lease->sums = result.told_sums();
+  lease->hash = result.computed.digest();
   lease->gradient.assign(result.change.begin(), result.change.end());
   lease->computed = true;
 }

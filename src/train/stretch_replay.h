@@ -48,6 +48,7 @@ class StretchReplay {
     bool computed = false;  // then there are
     std::vector<float> gradient, statistics;
     std::vector<double> sums;
+    uint64_t hash = 0;  // of the samples
   };
   struct Worker {
     std::vector<float> statistics;  // after the gradients that were applied

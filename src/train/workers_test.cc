@@ -114,6 +114,46 @@ TEST(Workers, ReadOnlyWhatTheyCompute) {
     EXPECT_EQ(count, 2) << "once an epoch, by one of them";
 }
 
+// Changes its own options when all have compared theirs: it takes samples in another order.
+class Disorder : public Callback {
+ public:
+  explicit Disorder(FitOptions& options) : options_(options) {}
+  void train_begin(Trainer&) override { options_.shuffle = false; }
+  bool epoch_end(Trainer&, const EpochRecord&) override { return true; }
+
+ private:
+  FitOptions& options_;
+};
+
+// Nobody else knows in which order worker 1 takes them.
+TEST(Workers, ThatTrainApartAreFoundOutWhenTheyComputeOtherSamples) {
+  const data::Dataset data =
+      data::synthetic({.samples = 40, .features = {6}, .classes = 3}).cached();
+  const auto errors_of = [&](const StrategyOptions& strategy, bool honest) {
+    return run_coordinated(2, [&](const std::shared_ptr<World>& world) {
+      const Cluster cluster(world);
+      Trainer trainer(
+          Sequential({6}, {dense(8, relu), dense(3)}),
+          {.loss = softmax_cross_entropy(), .lanes = 1, .cluster = cluster, .strategy = strategy});
+      FitOptions options{.epochs = 2, .batch = 16};
+      if (cluster.rank() == 1 && !honest) options.callbacks = {std::make_shared<Disorder>(options)};
+      trainer.fit(data, options);
+      EXPECT_EQ(trainer.summary().samples_unique, 80u);
+    });
+  };
+  const StrategyOptions async{.name = "parameter_server", .consistency = "async"};
+  const StrategyOptions local{.name = "local_sgd", .period = 2};
+  for (const StrategyOptions& strategy : {async, local}) {
+    SCOPED_TRACE(strategy.name);
+    for (const std::string& error : errors_of(strategy, true)) EXPECT_EQ(error, "");
+    const std::vector<std::string> errors = errors_of(strategy, false);
+    for (const size_t rank : {size_t{0}, size_t{1}})
+      EXPECT_THAT(errors[rank], testing::ContainsRegex("worker " + std::to_string(1 - rank) +
+                                                       " was lent the samples at places [0-9]+ … "
+                                                       "[0-9]+ of the epoch, and has computed"));
+  }
+}
+
 TEST(Workers, EvaluateTogetherToTheNumbersOfOne) {
   const data::Dataset data =
       data::synthetic({.samples = 101, .features = {6}, .classes = 3}).cached();
