@@ -46,6 +46,13 @@ class WorkersApartTold : public WorkersTest {
     const int epochs = count(read(run + "/ledger.jsonl"), "\n") + 1;
     EXPECT_LE(status.at("step"), epochs * kStepsPerEpoch);
   }
+
+  size_t checkpoints(const std::string& run) const {
+    const std::filesystem::directory_iterator all(folder_ / run / "checkpoints");
+    return static_cast<size_t>(std::count_if(begin(all), end(all), [](const auto& entry) {
+      return entry.path().filename().string().starts_with("step-");
+    }));
+  }
 };
 
 // Worker 1 makes 400 of its 500 gradients: the updates of all of them count. That is two thirds of
@@ -117,6 +124,24 @@ TEST_F(WorkersApartTold, TheStepOfTheRunGoesOnAfterAResume) {
       EXPECT_EQ(process.wait(), 75) << process.error();
     }
   }
+}
+
+// While the chief computes for one of them, the other worker makes many updates.
+TEST_F(WorkersApartTold, CheckpointsAreDueByTheUpdatesOfAll) {
+  write("faults.toml", "[[fault]]\naction = \"slow\"\nworker = 0\nfactor = 100\n");
+  done(train("run", 1, 4000,
+             async({"--faults", "faults.toml", "--set", "checkpoint.every_steps=20", "--set",
+                    "checkpoint.keep=1000"})));
+  EXPECT_GE(checkpoints("run"), 5u) << "of about 200 updates, and one at the end";
+}
+
+// It has done its share at once, and the other one takes long for each of its 100 gradients.
+TEST_F(WorkersApartTold, CheckpointsAreDueWhileTheChiefHasNothingToDo) {
+  write("faults.toml", "[[fault]]\naction = \"slow\"\nworker = 1\nfactor = 1000\n");
+  done(train("run", 1, 4000,
+             async({"--faults", "faults.toml", "--set", "strategy.partition=equal", "--set",
+                    "checkpoint.every_seconds=0.2", "--set", "checkpoint.keep=1000"})));
+  EXPECT_GE(checkpoints("run"), 3u);
 }
 
 }  // namespace

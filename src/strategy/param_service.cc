@@ -30,10 +30,12 @@ ParamPeerOptions for_world(ParamPeerOptions options, const World& world) {
 
 }  // namespace
 
-ParamService::ParamService(World& world, ParamPeerOptions options)
+ParamService::ParamService(World& world, ParamPeerOptions options, IsEnough is_enough)
     : world_(world),
       fabric_(*world.fabric()),
-      peer_(fabric_, for_world(std::move(options), world)) {
+      peer_(fabric_, for_world(std::move(options), world)),
+      first_version_(peer_.version()),
+      is_enough_(std::move(is_enough)) {
   thread_.start([this] {
     try {
       serve();
@@ -145,6 +147,14 @@ void ParamService::end() {
   changed_.notify_all();
 }
 
+// Before the first update there is nothing new to end for, and perhaps nobody to hear of it.
+void ParamService::drain_if_enough() {
+  const uint64_t updates = peer_.version() - first_version_;
+  if (drains_ || updates == 0 || !is_enough_(updates)) return;
+  world_.drain();
+  drains_ = true;
+}
+
 void ParamService::serve() {
   const std::atomic<bool>* const interrupted = world_.interrupt();
   while (peer_.status() && !abandoned_) {
@@ -164,6 +174,7 @@ void ParamService::serve() {
       peer_.cut_off(Failure{FailureKind::kPeerGone, -1, "the launcher is gone"});
       break;
     }
+    drain_if_enough();
     bool moved = peer_.advance();
     moved = pass_on() || moved;
     if (waits_) world_.note_progress();  // this thread is not stuck, at least

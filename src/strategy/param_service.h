@@ -19,8 +19,11 @@ namespace starling {
 
 class ParamService {
  public:
-  // As of ParamPeer; `options` has all but the members, which are those of the world.
-  ParamService(World& world, ParamPeerOptions options);
+  // As of ParamPeer; `options` has all but the members, which are those of the world. After every
+  // update, and then every 100 ms, `is_enough` is asked whether the stretch is to end with so many
+  // of them, until it is: on the other thread.
+  using IsEnough = std::function<bool(uint64_t updates)>;
+  ParamService(World& world, ParamPeerOptions options, IsEnough is_enough);
   // Without finish(): gives up what is under way.
   ~ParamService();
 
@@ -72,6 +75,7 @@ class ParamService {
   };
 
   void serve();
+  void drain_if_enough();
   void end();
   void wait(bool waits);
   void give(std::span<const float> gradient, std::variant<size_t, Push> what);
@@ -81,6 +85,9 @@ class ParamService {
   World& world_;
   Fabric& fabric_;
   ParamPeer peer_;
+  const uint64_t first_version_;
+  const IsEnough is_enough_;
+  bool drains_ = false;
 
   std::mutex mutex_;  // guards what both threads use
   std::condition_variable changed_;

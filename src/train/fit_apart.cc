@@ -307,22 +307,24 @@ std::vector<Order> FitLoop::train_apart() {
   TrainState& state = impl_.state;
   if (own_weights_meet() && !own_weights_.now.empty())
     std::copy(own_weights_.now.begin(), own_weights_.now.end(), state.weights.begin());
-  ParamService service(world, {.names = {},
-                               .computes = {},
-                               .space = &state.space,
-                               .owners = strategy_->ownership(),
-                               .state =
-                                   [&](size_t kind, size_t offset) {
-                                     return !makes_own_steps() || state.outer.empty()
-                                                ? state.optimizer.at(kind, offset)
-                                                : state.outer.data() + offset;
-                                   },
-                               .rules = update_rules(),
-                               .version = service_version(),
-                               .samples = samples_before(),
-                               .seats = weights_of(state.desk()->seats()),
-                               .meets = own_weights_meet(),
-                               .desks = &apart_->desks()});
+  ParamService service(
+      world,
+      {.names = {},
+       .computes = {},
+       .space = &state.space,
+       .owners = strategy_->ownership(),
+       .state =
+           [&](size_t kind, size_t offset) {
+             return !makes_own_steps() || state.outer.empty() ? state.optimizer.at(kind, offset)
+                                                              : state.outer.data() + offset;
+           },
+       .rules = update_rules(),
+       .version = service_version(),
+       .samples = samples_before(),
+       .seats = weights_of(state.desk()->seats()),
+       .meets = own_weights_meet(),
+       .desks = &apart_->desks()},
+      [&](uint64_t updates) { return is_save_due_apart(impl_.summary.steps + updates); });
   if (world.is_chief()) world.begin_stretch(make_stretch());
   work_ = make_work(service);
   std::deque<ParamPeer::Lease> last;
@@ -416,16 +418,12 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
   World& world = impl_.world();
   std::deque<ParamPeer::Lease> last;
   bool asked = false;
-  uint64_t own = 0;  // gradients in this stretch
-  Sums sums{.metrics = std::vector<double>(cursor_.sums.metrics.size())};  // of them
+  Sums sums{.metrics = std::vector<double>(cursor_.sums.metrics.size())};  // of this stretch
   const auto stretch_begin = Clock::now();
-  const StrategyOptions& strategy = impl_.options.strategy;
-  // In rounds all hand in something for each update; else the others have made about as many.
-  const auto each = makes_rounds() ? uint64_t{1} : static_cast<uint64_t>(world.computing());
   while (const std::optional<ParamPeer::Lease> lease =
              next_lease(service, seconds_before_, !own_weights_meet())) {
     if (lease->dropped) work_->take_back(1);
-    if (last.size() == leases_apart(strategy)) last.pop_front();
+    if (last.size() == leases_apart(impl_.options.strategy)) last.pop_front();
     last.push_back(*lease);
     apart_->sit(lease->seat);
     ++gradients_;
@@ -463,17 +461,12 @@ std::deque<ParamPeer::Lease> FitLoop::work_apart(ParamService& service) {
                     .computed = result.computed.digest()};
     service.push(result.change, push);
     world.note_progress();
-    ++own;
     if (result.finite && !result.outdone) sums += *result.sums;
     tell_progress({.samples = lease->trained + lease->samples.size() -
                               std::min(lease->trained, samples_before()),
                    .seconds = seconds_between(stretch_begin, Clock::now()),
                    .sums = &sums});
-    // Of tasks a worker hands in several for one update, or none.
-    const bool has_own_tasks = has_tasks(strategy) && makes_own_steps();
-    const uint64_t updates = has_own_tasks ? lease->version : impl_.summary.steps + own * each;
-    const bool stop = options_.should_stop && options_.should_stop();
-    if (!asked && (stop || is_save_due_apart(updates))) {
+    if (!asked && options_.should_stop && options_.should_stop()) {
       world.drain();
       asked = true;
     }
