@@ -38,11 +38,10 @@ std::vector<std::byte> from_hex(const std::string& text) {
   return bytes;
 }
 
-// The run that stopped may have told of epochs that are computed again now: they are told once.
-// What is no entry (a line half written by a process that died) goes too.
-void keep_ledger_before(const std::filesystem::path& path, uint32_t epoch) {
+// What the ledger tells of the epochs before this one. Others are computed again now, and told
+// once; what is no entry (a line half written by a process that died) goes too.
+std::string ledger_before(const std::filesystem::path& path, uint32_t epoch) {
   std::ifstream file(path);
-  if (!file) return;
   std::string kept, line;
   while (std::getline(file, line)) {
     const Json entry = parse_json(line);
@@ -51,7 +50,7 @@ void keep_ledger_before(const std::filesystem::path& path, uint32_t epoch) {
       kept += line + '\n';
     }
   }
-  write_file_atomically(path, kept);
+  return kept;
 }
 
 uint64_t count(const Json& object, const char* key) { return object.at(key).get<uint64_t>(); }
@@ -237,8 +236,8 @@ void FitLoop::resume() {
         fmt::format("the manifest of {} lacks something: {}", loaded->path.string(), error.what()),
         "it was not written by this version of Starling; start anew without --resume");
   }
-  if (!options_.ledger.empty() && impl_.world().is_chief())
-    keep_ledger_before(options_.ledger, cursor_.epoch);
+  if (impl_.world().is_chief() && std::filesystem::exists(options_.ledger))
+    write_file_atomically(options_.ledger, ledger_before(options_.ledger, cursor_.epoch));
   impl_.summary.resumed_from = loaded->path.string();
   if (options_.on_resume) options_.on_resume(history_);
   note(fmt::format("resumed from {} (epoch {}, step {})", loaded->path.string(), cursor_.epoch + 1,
@@ -391,10 +390,14 @@ void FitLoop::tell_ledger(const std::string& line) {
 void FitLoop::write_ledger() {
   try {
     // A chief that was lost may have told of this epoch, or half of it, or had no room for others.
-    const bool anew = impl_.world().view() > 1 || ledger_is_behind_;
-    if (anew) keep_ledger_before(options_.ledger, ledger_lines_epoch_);
-    for (size_t i = anew ? 0 : ledger_lines_.size() - 1; i < ledger_lines_.size(); ++i)
-      append_line(options_.ledger, ledger_lines_[i]);
+    // At once: the next one may know of fewer epochs than this.
+    if (impl_.world().view() > 1 || ledger_is_behind_) {
+      std::string text = ledger_before(options_.ledger, ledger_lines_epoch_);
+      for (const std::string& line : ledger_lines_) text += line + '\n';
+      write_file_atomically(options_.ledger, text);
+    } else {
+      append_line(options_.ledger, ledger_lines_.back());
+    }
     ledger_is_behind_ = false;
   } catch (const Error& error) {
     if (!ledger_is_behind_)
