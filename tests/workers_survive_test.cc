@@ -420,13 +420,14 @@ TEST_F(WorkersSurvive, ALostWorkerIsReplaced) {
 }
 
 TEST_F(WorkersSurvive, ReplacedWorkersMayBeLostToo) {
-  size_t lost = 0;
   for (uint64_t round = 0; round < seed_count(4); ++round) {
     std::mt19937_64 random(round);
     const std::string fabric = round % 2 == 0 ? "shm" : "tcp", run = fmt::format("run{}", round);
     SCOPED_TRACE(run);
+    // One in any case: where nothing else runs, all may be over before the others are hit.
+    write_faults({{"kill", static_cast<int>(random() % 3), "gradient", 1 + random() % kMidway}});
     Words words = train("cnn", run, 3, fabric);
-    words.push_back("--respawn");
+    words.insert(words.end(), {"--respawn", "--faults", "faults.toml"});
     Process process = start(words);
     std::map<int, Watched> seen = wait_for_workers(process, 3);
     for (int kills = 0; kills < 4; ++kills) {
@@ -448,9 +449,8 @@ TEST_F(WorkersSurvive, ReplacedWorkersMayBeLostToo) {
     }
     EXPECT_EQ(code, 0) << process.error();
     expect_undisturbed("cnn", run, seen);
-    lost += lost_in(run);
+    EXPECT_GT(lost_in(run), 0u);
   }
-  EXPECT_GT(lost, 0u);
 }
 
 TEST_F(WorkersSurvive, AFileOfFaultsThatMakesNoSenseIsRefused) {
