@@ -7,6 +7,9 @@
 //
 // Each element of c is summed over k in order, in blocks of a fixed length: its bits depend neither
 // on the vector width nor on the other shards that are multiplied with it.
+//
+// Where many elements of a are zero they are skipped (gemm_sparse.h), with the same bits as long as
+// b is finite.
 #pragma once
 
 #include <cstddef>

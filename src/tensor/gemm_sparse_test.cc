@@ -131,6 +131,17 @@ TEST(GemmSparse, WhatIsNotFiniteIsNotSkipped) {
   }
 }
 
+// What is multiplied with zeros alone shows whether they are.
+TEST(GemmSparse, IsWhatGemmDoesWithManyZeros) {
+  for (const double zeros : {2.0, 0.5}) {
+    Product product = with_zeros({64, 96, 50}, true, true, zeros);
+    for (size_t i = 0; i < 64; ++i) product.a_floats[i * 50 + 7] = 0;
+    product.b_floats[7 * 96] = std::numeric_limits<float>::infinity();
+    const float sum = product.run(false, gemm_scratch_floats(product.shape), gemm)[0];
+    EXPECT_EQ(std::isfinite(sum), zeros == 2.0);
+  }
+}
+
 TEST(GemmSparse, PaysForManyZerosInLargeProducts) {
   const auto pays = [](const GemmShape& shape, double zeros) {
     const Product product = with_zeros(shape, false, true, zeros);
