@@ -9,6 +9,7 @@ namespace starling {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -268,6 +269,51 @@ TEST_F(CommandTest, RunFolderIsNotOverwrittenUnasked) {
   EXPECT_THAT(refused(2, {"train", "cnn.toml", "--overwrite", "--run-dir", "."}),
               HasSubstr("not the folder of a run"));
   EXPECT_EQ(read("notes.txt"), "mine");
+}
+
+// Results that can't be gone on from are not removed for that, nor what no run has written.
+TEST_F(CommandTest, ResumeRemovesNoResultsAndNoFilesOfOthers) {
+  write_cnn_job();
+  done({"train", "cnn.toml", "--set", "checkpoint.enabled=false"});
+  const std::string before = hash("runs/cnn");
+  EXPECT_THAT(refused(2, {"train", "cnn.toml", "--resume"}),
+              AllOf(HasSubstr("no checkpoint to go on from"), HasSubstr("--overwrite")));
+  EXPECT_EQ(hash("runs/cnn"), before);
+
+  const std::string job = read("cnn.toml");
+  write("job.toml", job);
+  write("log.txt", "mine");
+  for (const char* use : {"--resume", "--overwrite"}) {
+    EXPECT_THAT(refused(2, {"train", "job.toml", "--run-dir", ".", use}),
+                HasSubstr("not the folder of a run"));
+    EXPECT_EQ(read("job.toml"), job);
+    EXPECT_EQ(read("log.txt"), "mine");
+  }
+}
+
+// However many begin in a folder at the same moment, one has it.
+TEST_F(CommandTest, OneOfManyRunsThatBeginAtOnceHasTheFolder) {
+  write_cnn_job();
+  for (const char* workers : {"1", "2"}) {
+    const std::string run = fmt::format("run{}", workers);
+    SCOPED_TRACE(run);
+    const auto begin = [&](const char* seed) {
+      return start({"train", "cnn.toml", "--run-dir", run, "--workers", workers, "--seed", seed});
+    };
+    Process all[] = {begin("1"), begin("2"), begin("3"), begin("4")};
+    int done = 0;
+    for (Process& process : all) {
+      const int code = process.wait();
+      if (code == 0) {
+        ++done;
+        continue;
+      }
+      EXPECT_EQ(code, 2);
+      EXPECT_THAT(process.error(), AnyOf(HasSubstr("is under way"), HasSubstr("is not empty")));
+    }
+    EXPECT_EQ(done, 1);
+    EXPECT_EQ(report(run).at("epochs"), 3);
+  }
 }
 
 TEST_F(CommandTest, EarlyStoppingEndsTheRunAndIsFinal) {

@@ -1,9 +1,6 @@
 #include "compare/compare_folder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 
@@ -76,11 +73,9 @@ void CompareFolder::take(const ComparePlan& plan, bool overwrite) {
   if (!is_ours || overwrite || *before != text) write_file_atomically(job(), text);
 }
 
-// Not a file that is removed with its lock: another might have opened it just before.
 void CompareFolder::lock() {
-  lock_ = Socket(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock_) throw write_error(path_, errno);
-  if (flock(lock_.fd(), LOCK_EX | LOCK_NB) == 0) return;
+  lock_.emplace(path_);
+  if (!lock_->is_taken()) return;
   throw input_error(fmt::format("a comparison is under way in {}", path_.string()),
                     "wait for its end, or choose another folder with --out");
 }

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "base/folder_lock.h"
 #include "compare/plan.h"
 #include "compare/trial_result.h"
-#include "fabric/tcp/socket.h"
 
 namespace starling {
 
@@ -43,7 +43,7 @@ class CompareFolder {
   void remove_comparison() const;
 
   std::filesystem::path path_;
-  Socket lock_;
+  std::optional<FolderLock> lock_;
 };
 
 }  // namespace starling

@@ -142,11 +142,6 @@ class Run {
     }
   }
 
-  void write_job() const {
-    write_file_atomically(folder_.job(), fmt::format("# The job as Starling {} ran it.\n{}",
-                                                     version(), job_to_toml(job_)));
-  }
-
   World& world() const { return options_.cluster.world(); }
   // Whether each worker has shards of every batch. Who trains apart is lent samples of its own,
   // which are not cut into these.
@@ -170,10 +165,10 @@ class Run {
     });
     world().agree("the run's folder", [&] {
       if (!is_chief()) return;
-      folder_.prepare(use);
+      folder_.take(use);
       if (!options_.record && folder_.set_record_aside())
         note("the run goes on without --record, so it can't be replayed any more");
-      if (!is_there(folder_.job())) write_job();
+      if (!is_there(folder_.job())) folder_.write_job(job_);
       const uint64_t room = static_cast<uint64_t>(world().capacity()) - job_.strategy.servers;
       const uint64_t most = shares_batches() ? std::min<uint64_t>(job_.shards, room) : room;
       world().open_to_requests(fs::absolute(folder_.path()).string(), most);
@@ -277,7 +272,10 @@ class Run {
       text += fmt::format(" (what was under way is {}, {:.0f} ms)",
                           recovery.redone ? "redone" : "completed", recovery.seconds * 1e3);
     }
-    if (is_chief()) bar_.print_line("note: " + text);
+    if (is_chief()) {
+      folder_.take_over();
+      bar_.print_line("note: " + text);
+    }
     if (was_loss) text += "; noticed in: " + recovery.operation;
     log().info(fmt::format("worker {}: {}", world().name(), text));
   }
@@ -342,7 +340,7 @@ class Run {
 
   void resumed(const History& history) {
     history_ = history;
-    if (is_chief()) write_job();
+    if (is_chief()) folder_.write_job(job_);
   }
 
   void note(const std::string& text) {
@@ -446,7 +444,7 @@ class Run {
 
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   const RunOptions& options_;
-  const RunFolder folder_;
+  RunFolder folder_;
   const JobData data_;
   const Model model_;
   const Job job_;

@@ -4,15 +4,21 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <string>
 
 #include "base/atomic_file.h"
 #include "cluster/request_socket.h"
 #include "starling/error.h"
+#include "starling/trainer.h"
 
 namespace starling {
 namespace {
 
 namespace fs = std::filesystem;
+
+// How the job.toml of a run begins.
+constexpr std::string_view kJobMark = "# The job as Starling ";
 
 bool holds_nothing(const fs::path& folder) {
   std::error_code error;
@@ -23,6 +29,14 @@ bool holds_nothing(const fs::path& folder) {
         "choose another run folder with --run-dir");
   }
   return empty;
+}
+
+Error is_under_way(const fs::path& folder) {
+  return input_error(
+      fmt::format("a run is under way in {}", folder.string()),
+      fmt::format("see `starling status {0}`, end it with `starling stop {0}`, or choose another "
+                  "folder with --run-dir",
+                  folder.string()));
 }
 
 }  // namespace
@@ -51,30 +65,79 @@ void RunFolder::check(FolderUse use) const {
                       "go on with that run with --resume, replace it with --overwrite, or choose "
                       "another folder with --run-dir");
   }
-  if (ask_run(path_, "status")) {
+  if (ask_run(path_, "status")) throw is_under_way(path_);
+  if (use == FolderUse::kResume) check_resumable();
+  if (use == FolderUse::kOverwrite && !holds_run()) {
     throw input_error(
-        fmt::format("a run is under way in {}", path_.string()),
-        fmt::format("see `starling status {0}`, end it with `starling stop {0}`, or choose another "
-                    "folder with --run-dir",
-                    path_.string()));
-  }
-  if (use == FolderUse::kOverwrite && !fs::exists(job(), ignored)) {
-    throw input_error(
-        fmt::format("{} is not the folder of a run: it has no job.toml", path_.string()),
+        fmt::format("{} is not the folder of a run: it has no job.toml of one", path_.string()),
         "nothing was removed; choose another folder with --run-dir");
   }
 }
 
-void RunFolder::prepare(FolderUse use) const {
-  // Without a checkpoint the run starts at the beginning, and what it noted before is void.
+// Whether its job.toml is that of a run, and not a user's.
+bool RunFolder::holds_run() const {
+  std::ifstream stream(job());
+  std::string line;
+  return std::getline(stream, line) && line.starts_with(kJobMark);
+}
+
+// Without a checkpoint the run starts at the beginning, and what is there is removed: that may be
+// what a run had noted that was lost early, but no results, and nothing that is somebody else's.
+void RunFolder::check_resumable() const {
+  if (newest_checkpoint()) return;
+  const auto is_there = [](const fs::path& file) {
+    std::error_code ignored;
+    return fs::exists(file, ignored);
+  };
+  if (is_there(model()) || is_there(report()) || is_there(best())) {
+    throw input_error(
+        fmt::format("{} has no checkpoint to go on from, but results", path_.string()),
+        "nothing was removed; replace them with --overwrite, or choose another folder with "
+        "--run-dir");
+  }
+  const std::vector<fs::path> all = files();
+  if (holds_run() || std::none_of(all.begin(), all.end(), is_there)) return;
+  throw input_error(
+      fmt::format("{} is not the folder of a run: it has no job.toml of one", path_.string()),
+      "nothing was removed; choose another folder with --run-dir");
+}
+
+void RunFolder::lock() {
+  lock_.emplace(path_);
+  if (!lock_->is_taken()) return;
+  lock_.reset();
+  throw is_under_way(path_);
+}
+
+void RunFolder::take(FolderUse use) {
+  if (!lock_) {
+    make_folder(path_);
+    lock();
+    check(use);  // another may have had it since it was checked
+  }
   if (use != FolderUse::kResume || !newest_checkpoint()) remove_run();
-  make_folder(path_);
   remove_dead_temporaries(path_);
 }
 
+void RunFolder::take_over() {
+  if (lock_) return;
+  lock_.emplace(path_);
+  if (lock_->is_taken()) lock_.reset();  // who is lost has not ended yet
+}
+
+void RunFolder::write_job(const Job& of) const {
+  write_file_atomically(job(),
+                        fmt::format("{}{} ran it.\n{}", kJobMark, version(), job_to_toml(of)));
+}
+
+// The job is the last one to be removed: by it the others are known as a run's.
+std::vector<fs::path> RunFolder::files() const {
+  return {report(),       history(), curves(), log(),         ledger(), record(),
+          record_aside(), best(),    model(),  checkpoints(), job()};
+}
+
 void RunFolder::remove_run() const {
-  for (const fs::path& file : {report(), history(), curves(), log(), ledger(), record(),
-                               record_aside(), best(), model(), checkpoints(), job()}) {
+  for (const fs::path& file : files()) {
     std::error_code error;
     fs::remove_all(file, error);
     if (error) throw write_error(file, error.value());

@@ -4,7 +4,9 @@
 
 #include <filesystem>
 #include <optional>
+#include <vector>
 
+#include "base/folder_lock.h"
 #include "job/job.h"
 
 namespace starling {
@@ -24,9 +26,13 @@ class RunFolder {
 
   // Throws Error when the folder can't be used so. Touches nothing.
   void check(FolderUse use) const;
-  // Makes the folder ready; requires check(), and may be called again when it did not come to an
-  // end. Throws Error when the folder can't be written.
-  void prepare(FolderUse use) const;
+  // Makes the folder ready, and keeps other runs out while this object lives; may be called again
+  // when it did not come to an end. Throws Error when the folder can't be used so, or not written.
+  void take(FolderUse use);
+  // Keeps other runs out for one that had the folder and is lost.
+  void take_over();
+  // As it is kept beside results, so that it is known as that of a run.
+  void write_job(const Job& job) const;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path job() const { return path_ / "job.toml"; }
@@ -49,10 +55,15 @@ class RunFolder {
   std::filesystem::path checkpoint(uint64_t steps) const;
 
  private:
+  bool holds_run() const;
+  void check_resumable() const;
+  void lock();
+  std::vector<std::filesystem::path> files() const;
   void remove_run() const;
   std::filesystem::path record_aside() const { return path_ / "superseded-record.txt"; }
 
   std::filesystem::path path_;
+  std::optional<FolderLock> lock_;
 };
 
 }  // namespace starling

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <system_error>
 
 #include "base/atomic_file.h"
+#include "base/folder_lock.h"
 #include "train/checkpoint_folder.h"
 
 namespace starling {
@@ -59,36 +59,6 @@ std::vector<Found> find_checkpoints(const fs::path& folder) {
   });
   return found;
 }
-
-// The right to write in a folder of checkpoints, held while one is saved. It ends with its process,
-// so every temporary folder seen by its owner belongs to a writer that died.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder)
-      : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (descriptor_ < 0) throw write_error(folder, errno);
-    if (flock(descriptor_, LOCK_EX | LOCK_NB) == 0) {
-      exclusive_ = true;
-    } else if (errno == EWOULDBLOCK) {
-      close(descriptor_);
-      throw run_error(
-          fmt::format("another process is saving a checkpoint in {} just now", folder.string()),
-          "give each run a folder of its own");
-    }  // else a file system without locks: save, but clean nothing up
-  }
-  ~FolderLock() {
-    if (exclusive_) flock(descriptor_, LOCK_UN);  // also for processes forked meanwhile
-    close(descriptor_);
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
-  bool exclusive() const { return exclusive_; }
-
- private:
-  int descriptor_;
-  bool exclusive_ = false;
-};
 
 // Removing what is not needed any more may fail without harm: the next save tries again.
 void remove_quietly(const fs::path& path) {
@@ -162,7 +132,13 @@ void save_checkpoint(const Snapshot& snapshot, const fs::path& folder, int keep)
   const uint64_t step = *own_step;
   make_folder(folder);
   const FolderLock lock(folder);
-  if (lock.exclusive()) remove_dead_temporaries(folder);
+  if (lock.is_taken()) {
+    throw run_error(
+        fmt::format("another process is saving a checkpoint in {} just now", folder.string()),
+        "give each run a folder of its own");
+  }
+  // Every temporary folder belongs to a writer that died. Without locks nobody knows.
+  if (lock.is_held()) remove_dead_temporaries(folder);
   const fs::path temporary =
       folder / fmt::format("{}{}{:08}-{}", kTemporaryPrefix, kPrefix, step, getpid());
   try {
