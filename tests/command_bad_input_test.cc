@@ -72,6 +72,13 @@ TEST_F(BadInput, MalformedJob) {
   expect_no_run();
 }
 
+TEST_F(BadInput, AMetricThatDoesNotFitTheLabels) {
+  write_cnn_job();
+  EXPECT_THAT(refused(2, {"train", "cnn.toml", "--set", "training.metrics=[\"absolute_error\"]"}),
+              AllOf(HasSubstr("absolute_error"), HasSubstr("measure accuracy")));
+  expect_no_run();
+}
+
 TEST_F(BadInput, UnknownKeyAndWrongType) {
   write_cnn_job();
   EXPECT_THAT(refused(2, {"train", "cnn.toml", "--set", "training.epoch=3"}),

@@ -49,6 +49,8 @@ class Metric {
  public:
   virtual ~Metric() = default;
   virtual std::string kind() const = 0;  // its column in the history: "accuracy"
+  // Throws Error when it has nothing to say about such predictions and labels.
+  virtual void check(const Shape& prediction, const Shape& label) const;
   // Writes the metric of each of `rows` samples; its value on a data set is their mean.
   virtual void evaluate(int64_t rows, const Shape& shape, const float* prediction,
                         const float* labels, float* values) const = 0;

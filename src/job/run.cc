@@ -93,10 +93,11 @@ class Run {
     if (world().survives()) world().note_progress();
     world().pass(FaultPoint::kStart);
     TrainerOptions trainer_settings = trainer_options(job_);
-    check(trainer_settings);
+    check();
     trainer_settings.cluster = options_.cluster;
     const bool joins = world().is_newcomer();
     Trainer trainer(model_, trainer_settings);
+    check_watched_values(trainer_settings);  // of metrics that fit the model
     trainer.check(data_.train, "training");
     if (data_.validation) trainer.check(data_.validation, "validation");
     if (data_.test) trainer.check(data_.test, "test");
@@ -111,8 +112,16 @@ class Run {
   }
 
  private:
-  void check(const TrainerOptions& settings) const {
+  void check() const {
     if (shares_batches()) world().require_shards(static_cast<int>(job_.shards));
+    if (options_.resume && !job_.checkpoint.enabled) {
+      throw input_error("there is nothing to resume: checkpoint.enabled is false",
+                        "set checkpoint.enabled = true, or start anew with --overwrite");
+    }
+    if (options_.resume) check_not_finished();
+  }
+
+  void check_watched_values(const TrainerOptions& settings) const {
     if (const auto& stopping = job_.training.early_stopping) {
       check_watched("training.early_stopping.value", stopping->value, settings, model_,
                     static_cast<bool>(data_.validation));
@@ -121,11 +130,6 @@ class Run {
       check_watched("training.save_best.value", best->value, settings, model_,
                     static_cast<bool>(data_.validation));
     }
-    if (options_.resume && !job_.checkpoint.enabled) {
-      throw input_error("there is nothing to resume: checkpoint.enabled is false",
-                        "set checkpoint.enabled = true, or start anew with --overwrite");
-    }
-    if (options_.resume) check_not_finished();
   }
 
   // Early stopping or the time limit ends a run before its last epoch; going on would undo that.

@@ -19,9 +19,18 @@ bool among_largest(const float* x, int64_t k, float label, int64_t best) {
   return ahead < best;
 }
 
+// For metrics of classes: their label is the number of one.
+void check_is_class(const Metric& metric, const Shape& label) {
+  if (label.elements() == 1) return;
+  throw input_error(fmt::format("the metric {} is of classes, but a label is {} numbers",
+                                metric.kind(), label.elements()),
+                    "measure absolute_error, or use a loss of classes: softmax_cross_entropy");
+}
+
 class Accuracy : public Metric {
  public:
   std::string kind() const override { return "accuracy"; }
+  void check(const Shape&, const Shape& label) const override { check_is_class(*this, label); }
 
   void evaluate(int64_t rows, const Shape& shape, const float* prediction, const float* labels,
                 float* values) const override {
@@ -43,6 +52,7 @@ class TopK : public Metric {
     }
   }
   std::string kind() const override { return fmt::format("top_{}", best_); }
+  void check(const Shape&, const Shape& label) const override { check_is_class(*this, label); }
 
   void evaluate(int64_t rows, const Shape& shape, const float* prediction, const float* labels,
                 float* values) const override {
@@ -59,6 +69,13 @@ class TopK : public Metric {
 class AbsoluteError : public Metric {
  public:
   std::string kind() const override { return "absolute_error"; }
+  void check(const Shape& prediction, const Shape& label) const override {
+    if (prediction.elements() == label.elements()) return;
+    throw input_error(
+        fmt::format("the metric absolute_error compares {} numbers with a label of {}",
+                    prediction.elements(), label.elements()),
+        "measure accuracy, or use a loss of numbers: mean_squared_error");
+  }
 
   void evaluate(int64_t rows, const Shape& shape, const float* prediction, const float* labels,
                 float* values) const override {
@@ -74,6 +91,8 @@ class AbsoluteError : public Metric {
 };
 
 }  // namespace
+
+void Metric::check(const Shape&, const Shape&) const {}
 
 MetricPtr accuracy() { return std::make_shared<Accuracy>(); }
 MetricPtr top_k(int k) { return std::make_shared<TopK>(k); }

@@ -74,5 +74,15 @@ TEST(AbsoluteError, IsTheMeanOverElements) {
   EXPECT_THAT(evaluate(absolute_error(), {2}, {1, -1, 4, 0}, {0, 2, 4, 0}), ElementsAre(2, 0));
 }
 
+// Else they would read labels that are not there, or those of other samples.
+TEST(Metrics, RefuseLabelsThatAreNotTheirs) {
+  for (const MetricPtr& metric : {accuracy(), top_k(5)}) {
+    EXPECT_NO_THROW(metric->check({10}, {1}));
+    EXPECT_THROW(metric->check({3}, {3}), Error);
+  }
+  EXPECT_NO_THROW(absolute_error()->check({3}, {3}));
+  EXPECT_THROW(absolute_error()->check({10}, {1}), Error);
+}
+
 }  // namespace
 }  // namespace starling

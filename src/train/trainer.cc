@@ -21,7 +21,8 @@ TrainerOptions checked(const Model& model, TrainerOptions options) {
     throw input_error("the trainer has no loss", "set .loss, for instance softmax_cross_entropy()");
   }
   validate(options.optimizer);
-  options.loss->label_shape(model.output_shape());  // throws when the output does not fit
+  // Throws when the output does not fit.
+  const Shape label = options.loss->label_shape(model.output_shape());
   if (options.lanes < 0 || options.lanes > 1024) {
     throw input_error(fmt::format("lanes = {} is out of range", options.lanes),
                       "use 1 … 1024, or 0 for one per core");
@@ -38,6 +39,7 @@ TrainerOptions checked(const Model& model, TrainerOptions options) {
     options.lanes = options.cluster.world().is_crowded() ? 1 : available_cores();
   if (options.metrics.empty())
     options.metrics = options.loss->default_metrics(model.output_shape());
+  for (const MetricPtr& metric : options.metrics) metric->check(model.output_shape(), label);
   return options;
 }
 
