@@ -69,7 +69,7 @@ class Fuser {
 
   bool is_max_pool(int node) const {
     const auto* pool = as<Pool2dOp>(graph_, node);
-    return pool && pool->mode == Pool2dOp::Mode::kMax;
+    return pool && pool->mode == Pool2dOp::Mode::kMax && has_pool_kernel(*pool);
   }
 
   // Takes the max pool behind this convolution, and the relu between, if there is a kernel for it.
@@ -144,6 +144,10 @@ class Fuser {
 };
 
 }  // namespace
+
+bool has_pool_kernel(const Pool2dOp& pool) {
+  return pool.window.kernel_h * pool.window.kernel_w <= 256;
+}
 
 std::vector<Group> fuse(const Graph& graph, bool enabled, bool pooled_convolutions) {
   return Fuser(graph, enabled, pooled_convolutions).run();

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "graph/operators.h"
 
 namespace starling {
 
@@ -34,6 +35,9 @@ struct Group {
   ValueId output = -1;          // the value that the group makes
   std::vector<ValueId> inputs;  // of the main node, the residual not among them
 };
+
+// Whether the pool runs as a kernel that others ride with: the winner's place is one byte.
+bool has_pool_kernel(const Pool2dOp& pool);
 
 // The groups in an order in which they can run; without `enabled`, each node is its own group.
 // `pooled_convolutions` takes a max pool into the convolution of the graph's input: for plans that

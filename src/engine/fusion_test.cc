@@ -228,6 +228,24 @@ TEST(Fusion, EveryConvolutionAddsItsResidual) {
   }
 }
 
+// There is no kernel of ours for so many places: relu runs before it.
+TEST(Fusion, ReluIsNotLostBeforeALargeMaxPool) {
+  for (const bool after_conv : {false, true}) {
+    std::vector<OperatorPtr> operators{relu(), max_pool(17)};
+    if (after_conv) operators.insert(operators.begin(), conv());
+    const Graph graph = chain({18, 18, 4}, operators);
+    EXPECT_THAT(groups(graph).back(), "max_pool2d_1");
+    Rig rig(graph, mean_squared_error(), 3);
+    // Below zero, but for a few.
+    for (float& value : rig.features) value -= value < 0.9f ? 3.0f : 0.0f;
+    const Rig::Outcome expected = rig.run_reference(true, true),
+                       actual = rig.run_plan({.input_gradients = true});
+    expect_close(actual.output, expected.output, 1e-4f, "output");
+    expect_close(actual.gradients, expected.gradients, 1e-4f, "gradients");
+    expect_close(actual.input_gradient, expected.input_gradient, 1e-4f, "input gradient");
+  }
+}
+
 // A layer whose parameters are frozen still passes gradients through whatever it is fused with.
 TEST(Fusion, FrozenLayersPassGradientsThrough) {
   for (int frozen = 0; frozen < 6; ++frozen) {

@@ -101,9 +101,7 @@ void global_backward(Lowering& lowering, const Group& group) {
 const Family kPoolFamily{.knows =
                              [](const Operator& op) {
                                const auto* pool = dynamic_cast<const Pool2dOp*>(&op);
-                               // The winner's place is one byte.
-                               return pool != nullptr &&
-                                      pool->window.kernel_h * pool->window.kernel_w <= 256;
+                               return pool != nullptr && has_pool_kernel(*pool);
                              },
                          .forward = forward,
                          .backward = backward};
