@@ -412,7 +412,9 @@ void gemm_dots(const GemmShape& s, const MatrixView& a, const MatrixView& b, boo
 
 void gemm_target(const GemmShape& s, const MatrixView& a, const MatrixView& b, bool accumulate,
                  float* c, float* scratch) {
-  const bool along_k = a.column_stride == 1 && b.row_stride == 1;
+  // Vectors of gradients are not: their shards are joined by the tree.
+  const bool vectors = a.row_stride == 1 && b.column_stride == 1;
+  const bool along_k = a.column_stride == 1 && b.row_stride == 1 && !vectors;
   if (along_k && s.m / s.row_shards * s.n <= kDotWork) {
     gemm_dots(s, a, b, accumulate, c);
   } else if (gemm_sparse_pays(s, a)) {

@@ -36,7 +36,7 @@ struct GemmShape {
 // The longest stretch of k, of a shard, that depth_shards > 1 allows.
 inline constexpr int64_t kGemmShardDepth = 320;
 
-// Floats of scratch that gemm needs for this shape.
+// Floats of scratch that gemm needs for this shape; never fewer for more rows of a.
 size_t gemm_scratch_floats(const GemmShape& shape);
 
 // c = a · b, or c += a · b with `accumulate`; c is row-major, m × n, without gaps, and overlaps
@@ -44,7 +44,7 @@ size_t gemm_scratch_floats(const GemmShape& shape);
 void gemm(const GemmShape& shape, const MatrixView& a, const MatrixView& b, bool accumulate,
           float* c, float* scratch);
 
-// A way to multiply: this one, or one of another precision.
+// A way to multiply: this one, or one of another precision. Both as above.
 struct GemmWay {
   size_t (*scratch_floats)(const GemmShape& shape);
   void (*multiply)(const GemmShape& shape, const MatrixView& a, const MatrixView& b,

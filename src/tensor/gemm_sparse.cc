@@ -36,24 +36,31 @@ constexpr int64_t kMostLanes = 16;
 constexpr int64_t kMostDepth = kPanelVectors * kMostLanes;  // of a panel: its rows of a fit a tile
 constexpr int64_t kLeastDepth = 16;                         // of one that is not a whole shard
 
-// Rows of a band, of equal size.
-constexpr int64_t band_rows(const GemmShape& s) {
+// Rows that a band has at most.
+constexpr int64_t most_band_rows(const GemmShape& s) {
   const int64_t depth = std::max<int64_t>(block_depth(s).total(), 1);
-  return equal_part(s.m, std::max<int64_t>(1, std::min(kBandRows, kBandFloats / depth)));
+  return std::max<int64_t>(1, std::min(kBandRows, kBandFloats / depth));
 }
 
-constexpr bool might_pay(const GemmShape& s) {
-  return s.n >= kLeastColumns && band_rows(s) >= kLeastRows &&
+// Rows of a band, of equal size.
+constexpr int64_t band_rows(const GemmShape& s) { return equal_part(s.m, most_band_rows(s)); }
+
+constexpr bool might_pay(const GemmShape& s, int64_t rows) {
+  return s.n >= kLeastColumns && rows >= kLeastRows &&
          (s.depth_shards == 1 || block_depth(s).depth >= kLeastDepth);
 }
 
-// The parts of scratch, in floats.
+// The parts of scratch, in floats. A product with fewer rows may have bands of more: the parts are
+// for all that have as many rows or fewer.
 struct Parts {
   explicit Parts(const GemmShape& s)
-      : tile(band_rows(s) * kPanelVectors * kMostLanes),
+      : rows(std::min(s.m, most_band_rows(s))),
+        tile(rows * kPanelVectors * kMostLanes),
         tiles(std::bit_width(static_cast<uint64_t>(s.depth_shards))),
-        list(band_rows(s) * block_depth(s).total() + kMostLanes),
-        counts(band_rows(s) * (s.depth_shards + block_depth(s).total() / kLeastDepth)) {}
+        list(rows * block_depth(s).total() + kMostLanes),
+        counts(rows * (s.depth_shards + block_depth(s).total() / kLeastDepth)) {}
+
+  int64_t rows;
 
   int64_t tile;    // the sums of all rows of a band with a panel
   int64_t tiles;   // those under way, and of shards that wait to be joined
@@ -334,14 +341,14 @@ HWY_EXPORT(gemm_sparse_target);
 HWY_EXPORT(count_zeros_target);
 
 bool gemm_sparse_pays(const GemmShape& shape, const MatrixView& a) {
-  if (!might_pay(shape)) return false;
+  if (!might_pay(shape, band_rows(shape))) return false;
   const size_t zeros = HWY_DYNAMIC_DISPATCH(count_zeros_target)(shape, a);
   return 5 * zeros >= static_cast<size_t>(2 * shape.m * shape.k);
 }
 
 size_t gemm_sparse_scratch_floats(const GemmShape& shape) {
-  if (!might_pay(shape)) return 0;
   const Parts parts(shape);
+  if (!might_pay(shape, parts.rows)) return 0;
   return static_cast<size_t>(kPanelFloats + parts.tiles * parts.tile + 2 * parts.list +
                              parts.counts);
 }

@@ -1,10 +1,8 @@
 #include "tensor/gemm_sparse.h"
 
 #include <gtest/gtest.h>
-#include <hwy/targets.h>
 #include <xmmintrin.h>
 
-#include <bit>
 #include <limits>
 
 #include "tensor/gemm_testing.h"
@@ -20,13 +18,6 @@ Product with_zeros(const GemmShape& shape, bool a_by_rows, bool b_by_rows, doubl
     if (4 * stream.uniform(i) < zeros) product.a_floats[i] = i % 5 == 0 ? -0.0f : 0.0f;
   }
   return product;
-}
-
-// The bits of each element: two zeros may differ.
-std::vector<uint32_t> bits(const std::vector<float>& values) {
-  std::vector<uint32_t> result;
-  for (const float value : values) result.push_back(std::bit_cast<uint32_t>(value));
-  return result;
 }
 
 std::vector<uint32_t> skipping(const Product& product, bool accumulate) {
@@ -47,16 +38,6 @@ std::vector<uint32_t> multiplying(const Product& product, bool accumulate) {
     }
   };
   return bits(product.run(accumulate, gemm_scratch_floats(product.shape), by_rows));
-}
-
-// Runs with each instruction set that there is.
-template <class Run>
-void for_every_target(const Run& run) {
-  for (int64_t targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
-    hwy::SetSupportedTargetsForTest(targets & -targets);
-    run();
-  }
-  hwy::SetSupportedTargetsForTest(0);
 }
 
 TEST(GemmSparse, HasTheBitsOfTheProductOfAllElements) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include "tensor/gemm_bf16.h"
 #include "tensor/gemm_testing.h"
 #include "tensor/tree_sum.h"
 
@@ -85,21 +86,43 @@ TEST(Gemm, StackedRowsHaveTheBitsOfEachShardAlone) {
   }
 }
 
+void expect_joined_by_the_tree(int64_t m, int64_t n, int64_t shards, int64_t rows) {
+  const Product all({.m = m, .n = n, .k = shards * rows, .depth_shards = shards}, false, true);
+  std::vector<std::vector<float>> parts;
+  std::vector<const float*> at;
+  for (int64_t shard = 0; shard < shards; ++shard) {
+    parts.push_back(run(all.depth_shard(shard), false));
+    at.push_back(parts.back().data());
+  }
+  std::vector<float> expected(static_cast<size_t>(m * n));
+  tree_sum(at, expected.size(), expected.data());
+  EXPECT_EQ(run(all, false), expected) << m << "×" << n << ", " << shards << " shards of " << rows;
+}
+
 TEST(Gemm, ShardsAlongKAreJoinedByTheTree) {
-  constexpr int64_t kM = 17, kN = 40;
   for (const int64_t shards : {2, 4, 8, 32}) {
     for (const int64_t rows : {1, 7, 32}) {
-      const Product all({.m = kM, .n = kN, .k = shards * rows, .depth_shards = shards}, false,
-                        true);
-      std::vector<std::vector<float>> parts;
-      std::vector<const float*> at;
-      for (int64_t shard = 0; shard < shards; ++shard) {
-        parts.push_back(run(all.depth_shard(shard), false));
-        at.push_back(parts.back().data());
+      for (const int64_t m : {1, 2, 17}) {
+        for (const int64_t n : {1, 2, 40}) expect_joined_by_the_tree(m, n, shards, rows);
       }
-      std::vector<float> expected(static_cast<size_t>(kM * kN));
-      tree_sum(at, expected.size(), expected.data());
-      EXPECT_EQ(run(all, false), expected) << shards << " shards of " << rows;
+    }
+  }
+}
+
+// Who makes room for many rows may multiply fewer of them.
+TEST(Gemm, MoreRowsNeverNeedLessScratch) {
+  for (const GemmWay* const way : {&kGemm, &kGemmBf16Pairs, &kGemmBf16Tiles}) {
+    for (const int64_t n : {40, 784}) {
+      for (const auto& [k, shards] :
+           {std::pair<int64_t, int64_t>{64, 1}, {64, 8}, {256, 8}, {3000, 1}, {4096, 32}}) {
+        size_t before = 0;
+        for (int64_t m = 1; m < 1100; ++m) {
+          const size_t floats =
+              way->scratch_floats({.m = m, .n = n, .k = k, .depth_shards = shards});
+          ASSERT_GE(floats, before) << m << "×" << n << "×" << k << ", " << shards << " shards";
+          before = floats;
+        }
+      }
     }
   }
 }

@@ -1,6 +1,9 @@
-// Products for the tests of gemm.h and gemm_bf16.h: operands of chosen layout, and plain sums.
+// Products for the tests of gemm.h and its kin: operands of chosen layout, and plain sums.
 #pragma once
 
+#include <hwy/targets.h>
+
+#include <bit>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -16,6 +19,23 @@ inline std::vector<float> numbers(int64_t count, uint64_t seed) {
   std::vector<float> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) values[i] = 2 * stream.uniform(i) - 1;
   return values;
+}
+
+// The bits of each element: two zeros may differ.
+inline std::vector<uint32_t> bits(const std::vector<float>& values) {
+  std::vector<uint32_t> result;
+  for (const float value : values) result.push_back(std::bit_cast<uint32_t>(value));
+  return result;
+}
+
+// Runs with each instruction set that there is.
+template <class Run>
+void for_every_target(const Run& run) {
+  for (int64_t targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
+    hwy::SetSupportedTargetsForTest(targets & -targets);
+    run();
+  }
+  hwy::SetSupportedTargetsForTest(0);
 }
 
 struct Product {
