@@ -1,12 +1,14 @@
 // Dense layers: three products. y = x · Wᵀ + b; dW = dzᵀ · x, added up in the shard's gradient by
-// the product itself, unless it is late (late_layout.h); dx = dz · W. In bf16 operands are rounded:
-// by the product itself, or as copies (dense_product.h).
+// the product itself, unless it is late (late_layout.h); dx = dz · W. Both gradients in one pass
+// where units are few (tensor/head_gradients.h). In bf16 operands are rounded: by the product
+// itself, or as copies (dense_product.h).
 #include <limits>
 
 #include "base/float_flags.h"
 #include "engine/dense_product.h"
 #include "engine/lowering.h"
 #include "engine/onednn.h"
+#include "tensor/head_gradients.h"
 #include "tensor/kernels.h"
 
 namespace starling {
@@ -118,6 +120,33 @@ void emit_input_gradient(Lowering& lowering, const Group& group, const Sizes& s,
   lowering.contributed(group.inputs[0], dx);
 }
 
+// Whether one kernel makes both gradients.
+bool together(const Lowering& lowering, const Group& group, const Sizes& s) {
+  const Backward::Step& step = lowering.backward_step(group);
+  return step.wants_parameters && step.wants_input[0] && lowering.options.shards == 1 &&
+         late_product(lowering, lowering.node(group)) == nullptr &&
+         dense_product(lowering.options.precision).multiply == kGemm.multiply &&
+         head_gradients_pay({.rows = s.rows, .in = s.in, .units = s.out});
+}
+
+void emit_both_gradients(Lowering& lowering, const Group& group, const Sizes& s, const Ref& dz) {
+  const Node& node = lowering.node(group);
+  const Ref x = value_operand(lowering, group.inputs[0], node);
+  const Ref w = weights_operand(lowering, node);
+  const Lowering::Target dw = lowering.parameter_gradient(node, 0);
+  const Ref dx = lowering.contribution(group.inputs[0]);
+  lowering.emit(node.name + " gradients", {x, w, dz, dw.ref, dx}, [=](const Frame& frame) {
+    head_gradients({.rows = s.rows, .in = s.in, .units = s.out},
+                   {.x = x.in(frame),
+                    .w = w.in(frame),
+                    .dz = dz.in(frame),
+                    .dw = dw.ref.in(frame),
+                    .dx = dx.in(frame)},
+                   dw.adds || frame.accumulate);
+  });
+  lowering.contributed(group.inputs[0], dx);
+}
+
 void backward(Lowering& lowering, const Group& group) {
   const Node& node = lowering.node(group);
   const Sizes s = sizes_of(lowering, group);
@@ -127,6 +156,7 @@ void backward(Lowering& lowering, const Group& group) {
     dz = lowering.operand(dz, static_cast<size_t>(s.rows * s.out), node.name + " gradient",
                           OperandForm::kRounded);
   }
+  if (together(lowering, group, s)) return emit_both_gradients(lowering, group, s, dz);
   if (step.wants_parameters) emit_weight_gradient(lowering, group, s, dz);
   if (step.wants_input[0]) emit_input_gradient(lowering, group, s, dz);
 }
