@@ -3,7 +3,7 @@
 //   time, or in place;
 //   the right operand is packed into strips of kStrip columns, k by k, each just before its use;
 //   the tile kernel multiplies one strip of each into kRows × kStrip sums in registers. Meanwhile
-//   it asks memory for where its sums go and for what the next strip is packed from: a line or two
+//   it asks memory for where its sums go and for what the next strip is packed from: a few lines
 //   every kBreath of k, since a core can wait for only a dozen lines before it stands still.
 // Weights that are used for few rows are not packed: row-major ones are right operands in place,
 // and those given by columns are left operands in place, their tiles being written transposed.
@@ -32,7 +32,7 @@ constexpr int64_t kThinRows = 96;         // rows from which packing weights by 
 constexpr int64_t kDotWork = 256;         // m · n of a shard up to which dot products are used
 constexpr int64_t kDotParts = 16;         // sums of a dot product
 constexpr int64_t kAhead = 8;             // of k: how early the left strip is fetched
-constexpr int64_t kBreath = 8;            // of k: how often more of memory is asked for
+constexpr int64_t kBreath = 16;           // of k: how often more of memory is asked for
 constexpr int64_t kBandFloats = 1 << 17;  // of a, packed: they stay in the second cache
 constexpr int64_t kBandRows = 512;        // of c: the processor remembers where their pages are
 constexpr int64_t kMaxRows = 14;          // of a tile of any instruction set
@@ -136,24 +136,29 @@ void tile(const Depth& depth, const float* HWY_RESTRICT a, int64_t a_stride,
     for (int r = 0; r < rows; ++r) {
       for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
     }
+    const auto multiply_one = [&] {
+      V right[kVectors];
+      for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * kLanes);
+      for (int r = 0; r < rows; ++r) {
+        const V left = hn::Set(d, packed ? a[r] : a[r * a_stride]);
+        for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
+      }
+      if constexpr (packed && kLanes == 16) __builtin_prefetch(a + rows * kAhead);
+      a += packed ? rows : 1;
+      b += b_stride;
+    };
     for (int64_t done = 0; done < depth.depth; done += kBreath) {
       for (int64_t i = std::min(places, places_left); i > 0; --i, --places_left) {
         for (int64_t j = 0; j < kStrip; j += kLine) __builtin_prefetch(place + j, 1);
         place += to.stride;
       }
       next.part();
-      const int64_t count = std::min(kBreath, depth.depth - done);
-#pragma GCC unroll 4
-      for (int64_t k = 0; k < count; ++k) {
-        V right[kVectors];
-        for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b + v * kLanes);
-        for (int r = 0; r < rows; ++r) {
-          const V left = hn::Set(d, packed ? a[r] : a[r * a_stride]);
-          for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(left, right[v], sums[r][v]);
-        }
-        if constexpr (packed && kLanes == 16) __builtin_prefetch(a + rows * kAhead);
-        a += packed ? rows : 1;
-        b += b_stride;
+      if (depth.depth - done >= kBreath) {
+        // A count that is a constant: the processor foresees the loop's end. GCC would let the sums
+        // out of their registers if it were written out.
+        for (int k = 0; k < kBreath; ++k) multiply_one();
+      } else {
+        for (int64_t k = done; k < depth.depth; ++k) multiply_one();
       }
     }
     int level = 0;

@@ -227,7 +227,8 @@ HWY_NOINLINE void multiply_rows(int64_t m, Lists& list, const Panel& panel, Fetc
     }
     for (const float* const end = value + list.counts[i]; value != end; ++value, ++place) {
       const V left = hn::Set(d, *value);
-      const float* const right = data + *place;
+      const float* right = data + *place;
+      asm("" : "+r"(right));  // an address that is a sum splits every instruction below in two
       for (int v = 0; v < vectors; ++v)
         sums[v] = hn::MulAdd(left, hn::Load(d, right + v * kLanes), sums[v]);
     }
