@@ -291,6 +291,18 @@ TEST_F(CommandTest, ResumeRemovesNoResultsAndNoFilesOfOthers) {
   }
 }
 
+// Its best weights may be there already; it makes them again.
+TEST_F(CommandTest, ARunThatWasLostBeforeItsFirstCheckpointBeginsAgain) {
+  write_cnn_job();
+  done({"train", "cnn.toml"});
+  const std::string before = hash("runs/cnn");
+  for (const char* late : {"checkpoints", "model.safetensors", "report.json"})
+    ASSERT_GT(std::filesystem::remove_all(folder_ / "runs/cnn" / late), 0u) << late;
+  ASSERT_TRUE(exists("runs/cnn/best.safetensors"));
+  done({"train", "cnn.toml", "--resume"});
+  EXPECT_EQ(hash("runs/cnn"), before);
+}
+
 // However many begin in a folder at the same moment, one has it.
 TEST_F(CommandTest, OneOfManyRunsThatBeginAtOnceHasTheFolder) {
   write_cnn_job();

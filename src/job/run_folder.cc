@@ -82,14 +82,15 @@ bool RunFolder::holds_run() const {
 }
 
 // Without a checkpoint the run starts at the beginning, and what is there is removed: that may be
-// what a run had noted that was lost early, but no results, and nothing that is somebody else's.
+// what a run had noted that was lost early, its best weights among it, but no results, and nothing
+// that is somebody else's.
 void RunFolder::check_resumable() const {
   if (newest_checkpoint()) return;
   const auto is_there = [](const fs::path& file) {
     std::error_code ignored;
     return fs::exists(file, ignored);
   };
-  if (is_there(model()) || is_there(report()) || is_there(best())) {
+  if (is_there(model()) || is_there(report())) {
     throw input_error(
         fmt::format("{} has no checkpoint to go on from, but results", path_.string()),
         "nothing was removed; replace them with --overwrite, or choose another folder with "
