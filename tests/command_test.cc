@@ -303,7 +303,7 @@ TEST_F(CommandTest, ARunThatWasLostBeforeItsFirstCheckpointBeginsAgain) {
   EXPECT_EQ(hash("runs/cnn"), before);
 }
 
-// However many begin in a folder at the same moment, one has it.
+// However many begin in a folder, one has it; job/run_folder_test.cc has the moment that decides.
 TEST_F(CommandTest, OneOfManyRunsThatBeginAtOnceHasTheFolder) {
   write_cnn_job();
   for (const char* workers : {"1", "2"}) {
