@@ -67,7 +67,7 @@ HWY_INLINE void group_of(const HeadShape& s, const HeadGradients& to, bool accum
       sums[unit] = sum;
     }
   }
-  for (int r = 0; r < rows; ++r)
+  for (int r = 0; r < rows; ++r)  // none is −0, as in gemm.cc
     store<kPartial>(hn::Add(moved[r], zeros()), dx + r * s.in, columns.count);
 }
 
