@@ -62,6 +62,9 @@ void run(const bench::Options& options) {
   const size_t base_bytes = bench::process_bytes("VmRSS");
   const starling::Cluster cluster = starling::Cluster::from_environment(), alone;
   const bool own = options.number("own", 0) != 0;
+  const long profiled = options.number("profile", 0);
+  if (profiled > 0 && cluster.workers() > 1)
+    throw std::runtime_error("--profile is of one process: start it without the launcher");
   bench::Job job({.model = options.text("model", "cnn"),
                   .batch = static_cast<uint64_t>(options.number("batch", 64)),
                   .lanes = static_cast<int>(options.number("lanes", 1)),
@@ -75,8 +78,8 @@ void run(const bench::Options& options) {
                   R"("micro_batch": {}, "state_bytes": {}}})",
                   starling::version(), starling::isa_name(), job.flops_per_step(),
                   job.executor().options().micro_batch, job.state_bytes());
-  if (const long steps = options.number("profile", 0); steps > 0) {
-    fmt::print("{}\n{}", about, bench::profile(job, static_cast<int>(steps)));
+  if (profiled > 0) {
+    fmt::print("{}\n{}", about, bench::profile(job, static_cast<int>(profiled)));
     return;
   }
   if (cluster.is_chief()) fmt::print("{}\n", about);
