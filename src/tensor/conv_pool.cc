@@ -35,7 +35,11 @@ struct Planes {
         }
         const float* from = image + (y * s.in_w - s.pad_left) * s.channels + c;
         std::fill_n(to, first, 0.0f);
-        for (int64_t j = first; j < last; ++j) to[j] = from[j * s.channels];
+        if (s.channels == 1) {
+          std::copy(from + first, from + last, to + first);
+        } else {
+          for (int64_t j = first; j < last; ++j) to[j] = from[j * s.channels];
+        }
         std::fill(to + last, to + width, 0.0f);
       }
     }
@@ -47,14 +51,15 @@ class Soon {
  public:
   explicit Soon(std::span<const float> floats) : at_(floats.data()), end_(at_ + floats.size()) {}
 
-  void ask() {
+  void ask(int pixels) {
     if (at_ >= end_) return;
-    for (int line = 0; line < kLines; ++line) __builtin_prefetch(at_ + line * kLineFloats, 0, 2);
-    at_ += kLines * kLineFloats;
+    for (int line = 0; line < pixels * kLines; ++line)
+      __builtin_prefetch(at_ + line * kLineFloats, 0, 2);
+    at_ += pixels * kLines * kLineFloats;
   }
 
  private:
-  static constexpr int kLines = 3;  // at a time: more would make the core wait
+  static constexpr int kLines = 3;  // for a pixel: more would make the core wait
   static constexpr int kLineFloats = 16;
   const float *at_, *end_;
 };
@@ -77,50 +82,69 @@ constexpr int64_t lanes_of(D d) {
   return hn::MaxLanes(d);
 }
 
+// Sums under way at once, as far as registers go: an addition waits for the one before it in its
+// sum, and so does what finds the greatest for the last of them.
+constexpr int kMostSums = HWY_TARGET == HWY_AVX3 ? 16 : 8;
+
 template <class V>
 HWY_INLINE V positive(V x) {  // NaN stays
   return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(hn::DFromV<V>())), x);
 }
 
-// The four outputs of the convolution under one pooled pixel, for kVectors vectors of filters:
-// `corner` is the first of its 4×4 inputs. Stores the greatest and their places.
-template <class D, int kVectors, bool kRelu>
-HWY_INLINE void pool_pixel(const ConvPoolShape& s, const Planes& planes, const float* corner,
-                           const float* HWY_RESTRICT weights, const float* bias, float* y,
-                           uint8_t* where) {
+// The greatest of four, stored with its place.
+template <class D, bool kRelu>
+HWY_INLINE void store_greatest(D d, const hn::Vec<D>* sums, int64_t stride, float* y,
+                               uint8_t* where) {
+  const Ints<D> ints;
+  const Bytes<D> bytes;
+  const auto sum = [&](int q) { return sums[q * stride]; };
+  // Pairs meet in order, and only a greater one wins: so the first of equals does.
+  const auto second = hn::Gt(sum(1), sum(0)), fourth = hn::Gt(sum(3), sum(2));
+  const auto upper = hn::Max(sum(1), sum(0)), lower = hn::Max(sum(3), sum(2));
+  const auto below = hn::Gt(lower, upper);
+  const auto best = hn::Max(lower, upper);
+  hn::StoreU(kRelu ? positive(best) : best, d, y);
+  const auto one = hn::Set(ints, 1), two = hn::Set(ints, 2);
+  const auto above = hn::IfThenElseZero(hn::RebindMask(ints, second), one);
+  const auto under = hn::Or(hn::IfThenElseZero(hn::RebindMask(ints, fourth), one), two);
+  const auto place = hn::IfThenElse(hn::RebindMask(ints, below), under, above);
+  hn::StoreU(hn::DemoteTo(bytes, place), bytes, where);
+}
+
+// The four outputs of the convolution under each of kPixels pooled pixels side by side, for
+// kVectors vectors of filters: `corner` is the first of the first one's 4×4 inputs. Stores the
+// greatest of each four and their places.
+template <class D, int kVectors, int kPixels, bool kRelu>
+HWY_INLINE void pool_pixels(const ConvPoolShape& s, const Planes& planes, const float* corner,
+                            const float* HWY_RESTRICT weights, const float* bias, float* y,
+                            uint8_t* where) {
   using V = hn::Vec<D>;
   const D d;
-  V sums[4][kVectors];
+  V sums[kPixels][4][kVectors];
   for (int v = 0; v < kVectors; ++v) {
     const V start = bias != nullptr ? hn::LoadU(d, bias + v * lanes_of(d)) : hn::Zero(d);
-    for (int q = 0; q < 4; ++q) sums[q][v] = start;
+    for (int p = 0; p < kPixels; ++p) {
+      for (int q = 0; q < 4; ++q) sums[p][q][v] = start;
+    }
   }
   for (int64_t c = 0; c < s.channels; ++c, corner += planes.floats) {
     for (int ky = 0; ky < 3; ++ky) {
       for (int kx = 0; kx < 3; ++kx, weights += s.filters) {
         V w[kVectors];
         for (int v = 0; v < kVectors; ++v) w[v] = hn::LoadU(d, weights + v * lanes_of(d));
-        for (int q = 0; q < 4; ++q) {
-          const V x = hn::Set(d, corner[(q / 2 + ky) * planes.width + q % 2 + kx]);
-          for (int v = 0; v < kVectors; ++v) sums[q][v] = hn::MulAdd(x, w[v], sums[q][v]);
+        for (int p = 0; p < kPixels; ++p) {
+          for (int q = 0; q < 4; ++q) {
+            const V x = hn::Set(d, corner[(q / 2 + ky) * planes.width + 2 * p + q % 2 + kx]);
+            for (int v = 0; v < kVectors; ++v) sums[p][q][v] = hn::MulAdd(x, w[v], sums[p][q][v]);
+          }
         }
       }
     }
   }
-  const Ints<D> ints;
-  const Bytes<D> bytes;
-  for (int v = 0; v < kVectors; ++v) {
-    // Pairs meet in order, and only a greater one wins: so the first of equals does.
-    const auto second = hn::Gt(sums[1][v], sums[0][v]), fourth = hn::Gt(sums[3][v], sums[2][v]);
-    const V upper = hn::Max(sums[1][v], sums[0][v]), lower = hn::Max(sums[3][v], sums[2][v]);
-    const auto below = hn::Gt(lower, upper);
-    const V best = hn::Max(lower, upper);
-    hn::StoreU(kRelu ? positive(best) : best, d, y + v * lanes_of(d));
-    const auto one = hn::Set(ints, 1), two = hn::Set(ints, 2);
-    const auto above = hn::IfThenElseZero(hn::RebindMask(ints, second), one);
-    const auto under = hn::Or(hn::IfThenElseZero(hn::RebindMask(ints, fourth), one), two);
-    const auto place = hn::IfThenElse(hn::RebindMask(ints, below), under, above);
-    hn::StoreU(hn::DemoteTo(bytes, place), bytes, where + v * lanes_of(d));
+  for (int p = 0; p < kPixels; ++p, y += s.filters, where += s.filters) {
+    for (int v = 0; v < kVectors; ++v)
+      store_greatest<D, kRelu>(d, &sums[p][0][v], kVectors, y + v * lanes_of(d),
+                               where + v * lanes_of(d));
   }
 }
 
@@ -130,15 +154,23 @@ template <class D, int kVectors, bool kRelu>
 int64_t pool_image(const ConvPoolShape& s, const Planes& planes, const float* plane, int64_t filter,
                    const float* weights, const float* bias, float* y, uint8_t* where, Soon& soon) {
   constexpr int64_t kFilters = kVectors * lanes_of(D());
+  constexpr int kPixels = std::max(1, kMostSums / (4 * kVectors));
   for (; filter + kFilters <= s.filters; filter += kFilters) {
+    const float* const start = bias != nullptr ? bias + filter : nullptr;
     for (int64_t py = 0; py < s.out_h; ++py) {
-      for (int64_t px = 0; px < s.out_w; ++px) {
-        const int64_t at = (py * s.out_w + px) * s.filters + filter;
-        soon.ask();
-        pool_pixel<D, kVectors, kRelu>(s, planes, plane + 2 * py * planes.width + 2 * px,
-                                       weights + filter, bias != nullptr ? bias + filter : nullptr,
-                                       y + at, where + at);
-      }
+      const float* corner = plane + 2 * py * planes.width;
+      int64_t at = py * s.out_w * s.filters + filter, left = s.out_w;
+      const auto pool = [&](auto pixels) HWY_ATTR {
+        for (; left >= pixels; left -= pixels) {
+          soon.ask(pixels);
+          pool_pixels<D, kVectors, pixels, kRelu>(s, planes, corner, weights + filter, start,
+                                                  y + at, where + at);
+          corner += 2 * pixels;
+          at += pixels * s.filters;
+        }
+      };
+      pool(std::integral_constant<int, kPixels>());
+      if constexpr (kPixels > 1) pool(std::integral_constant<int, 1>());
     }
   }
   return filter;
@@ -160,9 +192,12 @@ void forward_images(const ConvPoolShape& s, const float* x, const float* weights
     planes.fill(s, x + r * s.in_h * s.in_w * s.channels, plane);
     const int64_t at = r * s.out_h * s.out_w * s.filters;
     int64_t k = 0;
-    if constexpr (kWideLanes == 16)
+    if constexpr (kWideLanes == 16) {
       k = pool_image<WideTag, 2, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at,
                                         soon);
+      k = pool_image<WideTag, 1, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at,
+                                        soon);
+    }
     k = pool_image<TileTag, kPair, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at,
                                           soon);
     pool_image<TileTag, kSingle, kRelu>(s, planes, plane, k, turned, bias, y + at, where + at,

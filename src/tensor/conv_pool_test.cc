@@ -88,7 +88,8 @@ void expect_pooled_close(const Values& actual, const Values& expected, const cha
 TEST(ConvPool, MatchesThePlainSumWithEveryTarget) {
   for (const ConvPoolShape& s :
        {ConvPoolShape{2, 8, 9, 1, 32, 3, 3, 0, 0}, ConvPoolShape{1, 5, 7, 3, 24, 2, 3, 1, 1},
-        ConvPoolShape{3, 4, 4, 4, 8, 3, 3, 2, 2}, ConvPoolShape{1, 2, 2, 1, 8, 1, 1, 1, 1}}) {
+        ConvPoolShape{3, 4, 4, 4, 8, 3, 3, 2, 2}, ConvPoolShape{1, 2, 2, 1, 8, 1, 1, 1, 1},
+        ConvPoolShape{2, 5, 13, 2, 56, 2, 6, 1, 1}}) {
     const PoolOperands in(s);
     for (const bool relu : {false, true}) {
       const PoolResults expected = plain_pooled(s, in, relu);
