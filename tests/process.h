@@ -16,6 +16,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace starling {
@@ -98,6 +99,11 @@ class Process {
     waitpid(id_, &status, 0);
     status_ = status;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  // Goes away, as `tee` does at Ctrl-C and `head` when it has enough.
+  void read_no_more() {
+    for (int& pipe : pipes_) close(std::exchange(pipe, -1));
   }
 
   const std::string& output() const { return output_; }

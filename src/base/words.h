@@ -1,8 +1,9 @@
-// Words of a list on the command line. Pure.
+// Words on the command line. Pure.
 #pragma once
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace starling {
@@ -16,6 +17,23 @@ inline std::vector<std::string> split_words(const std::string& text, char separa
     at = end + 1;
   }
   return words;
+}
+
+// A word as a shell has to see it to give it back: in quotes if it needs them.
+inline std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(word);
+  std::string quoted = "'";
+  for (const char letter : word) {
+    if (letter == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += letter;
+    }
+  }
+  return quoted + "'";
 }
 
 }  // namespace starling

@@ -5,11 +5,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <chrono>
+#include <span>
+#include <string_view>
 
-#include "base/quantity.h"
 #include "base/words.h"
+#include "cli/argument_values.h"
 #include "job/suggest.h"
 #include "starling/error.h"
 #include "starling/trainer.h"
@@ -38,10 +38,15 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+// The job would not say which flag was wrong.
+const CLI::Validator kWholeNumber([](std::string& text) { return problem_of_whole_number(text); },
+                                  "");
+
 // What is parsed before it is checked.
 struct Raw {
   std::vector<std::string> sets;
-  std::optional<uint64_t> lanes, seed, workers, servers, check_every;
+  // Numbers of the job, as they were typed.
+  std::optional<std::string> lanes, seed, workers, servers, check_every;
   std::optional<std::string> strategy;
   bool respawn = false;
   std::optional<std::string> fabric, link_rate, link_delay;
@@ -83,7 +88,7 @@ class Parser {
     } catch (const CLI::CallForVersion&) {
       return shown(fmt::format("starling {}\n", version()));
     } catch (const CLI::ExtrasError&) {
-      refuse_extra();
+      refuse_extra(std::span(argv, static_cast<size_t>(argc)));
     } catch (const CLI::RequiredError& error) {
       refuse_missing(argc, argv, error);
     } catch (const CLI::ParseError& error) {
@@ -112,12 +117,16 @@ class Parser {
     return sub;
   }
 
-  void add_job_flags(CLI::App* sub) {
+  void add_set_flag(CLI::App* sub) {
     sub->add_option("--set", raw_.sets, "Set a field of the job; may be given several times")
         ->type_name("KEY=VALUE")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->group("Job");
+  }
+
+  void add_job_flags(CLI::App* sub) {
+    add_set_flag(sub);
     add_lanes_flag(sub);
   }
 
@@ -125,10 +134,15 @@ class Parser {
     sub->add_flag("--no-progress", arguments_.no_progress, "Write no progress")->group("Run");
   }
 
-  void add_lanes_flag(CLI::App* sub) {
-    sub->add_option("--lanes", raw_.lanes, "Threads; 0: one per core. Never changes the numbers")
-        ->type_name("N")
-        ->group("Job");
+  void add_number_flag(CLI::App* sub, const char* name, std::optional<std::string>& value,
+                       const char* type, const char* description) {
+    sub->add_option(name, value, description)->type_name(type)->check(kWholeNumber)->group("Job");
+  }
+
+  void add_lanes_flag(CLI::App* sub, const char* description =
+                                         "Threads; 0: one per core. Never changes the "
+                                         "numbers") {
+    add_number_flag(sub, "--lanes", raw_.lanes, "N", description);
   }
 
   void add_train() {
@@ -137,29 +151,24 @@ class Parser {
             "starling train examples/fashion_cnn.toml --set training.epochs=5 --lanes 2\n"
             "  starling train examples/fashion_cnn.toml --workers 2");
     sub->add_option("JOB", arguments_.target, "The job file")->required();
-    add_job_flags(sub);
-    sub->add_option("--seed", raw_.seed, "The seed of everything random")
-        ->type_name("N")
-        ->group("Job");
-    sub->add_option("--workers", raw_.workers,
-                    "Processes that train together. Never changes the numbers")
-        ->type_name("N")
-        ->group("Job");
-    sub->add_option(
-           "--servers", raw_.servers,
-           "Processes beside them that only serve, where workers use the parameter service")
-        ->type_name("K")
-        ->group("Job");
-    sub->add_option("--check-every", raw_.check_every,
-                    "Compare all workers' weights every K steps; 0: never")
-        ->type_name("K")
-        ->group("Job");
+    add_set_flag(sub);
+    add_lanes_flag(sub,
+                   "Threads of each worker; 0: its share of the cores. Never changes the numbers");
+    add_number_flag(sub, "--seed", raw_.seed, "N", "The seed of everything random");
+    add_number_flag(sub, "--workers", raw_.workers, "N",
+                    "Processes that train together. Never changes the numbers, unless they train "
+                    "apart");
+    add_number_flag(
+        sub, "--servers", raw_.servers, "K",
+        "Processes beside them that only serve, where workers use the parameter service");
+    add_number_flag(sub, "--check-every", raw_.check_every, "K",
+                    "Compare all workers' weights every K steps; 0: never");
     sub->add_flag("--respawn", raw_.respawn, "Replace workers that are lost by new ones")
         ->group("Job");
     sub->add_option("--strategy", raw_.strategy, "How they do it: strategy.name of the job")
         ->type_name("NAME")
         ->group("Job");
-    add_link_flags(sub, "Job");
+    add_fabric_flag(sub, "Job");
     sub->add_option("--run-dir", arguments_.run_dir, "Folder of the results; default: runs/<name>")
         ->type_name("DIR")
         ->group("Run");
@@ -222,13 +231,13 @@ class Parser {
     add_progress_flag(sub);
   }
 
-  void add_fabric_flag(CLI::App* sub) {
+  void add_fabric_flag(CLI::App* sub, const char* group = "Workers") {
     sub->add_option("--fabric", raw_.fabric,
                     "How they talk: shm or tcp; default: shm, or tcp with a link")
         ->type_name("NAME")
         ->check(CLI::IsMember({"shm", "tcp"}).description(""))
-        ->group("Workers");
-    add_link_flags(sub, "Workers");
+        ->group(group);
+    add_link_flags(sub, group);
   }
 
   void add_link_flags(CLI::App* sub, const char* group) {
@@ -410,11 +419,7 @@ class Parser {
                          "starling data info fashion-mnist");
     info->add_option("NAME_OR_JOB", arguments_.target, "A data set's name, or a job file")
         ->required();
-    info->add_option("--set", raw_.sets, "Set a field of the job; may be given several times")
-        ->type_name("KEY=VALUE")
-        ->expected(1)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-        ->group("Job");
+    add_set_flag(info);
   }
 
   // The innermost command that was named.
@@ -455,11 +460,26 @@ class Parser {
                                       : fmt::format("it has: {}", fmt::join(known, ", ")));
   }
 
-  [[noreturn]] void refuse_extra() const {
-    const std::vector<std::string> extra = app_.remaining(true);
+  // Words of ours that no one has asked for: those before --. What is behind it is a program's.
+  std::vector<std::string> extra_words(std::span<const char* const> words) const {
+    std::vector<std::string> extra = app_.remaining(true);
+    const auto end = std::find(words.begin(), words.end(), std::string_view("--"));
+    std::erase_if(
+        extra, [&](const std::string& word) { return std::find(words.begin(), end, word) == end; });
+    return extra;
+  }
+
+  [[noreturn]] void refuse_extra(std::span<const char* const> words) const {
+    const std::vector<std::string> extra = extra_words(words);
     if (extra.empty()) throw input_error("an argument was not expected", see_help());
     const auto flag = std::find_if(extra.begin(), extra.end(),
                                    [](const auto& word) { return word.starts_with("-"); });
+    const bool parted =
+        std::find(words.begin(), words.end(), std::string_view("--")) != words.end();
+    if (!parted && !arguments_.program.empty() && flag != extra.end())
+      throw input_error(fmt::format("{} has no flag {}", path_of(selected()), *flag),
+                        "flags of the program come behind --, and so does its name: "
+                        "starling launch -n 4 -- ./my_program --its-own flags");
     refuse_name(flag == extra.end() ? extra.front() : *flag, selected());
   }
 
@@ -469,7 +489,7 @@ class Parser {
     const std::vector<std::string> commands = names_of(app, false);
     if (commands.empty()) {
       // A mistyped flag is named rather than what is missing because of it.
-      for (const std::string& word : app_.remaining(true)) {
+      for (const std::string& word : extra_words(std::span(argv, static_cast<size_t>(argc)))) {
         if (word.starts_with("-")) refuse_name(word, app);
       }
       throw input_error(error.what(), see_help());
@@ -483,16 +503,16 @@ class Parser {
 
   void finish() {
     for (const std::string& set : raw_.sets) arguments_.settings.push_back(parse_setting(set));
-    if (raw_.lanes) arguments_.settings.push_back({"lanes", fmt::format("{}", *raw_.lanes)});
-    if (raw_.seed) arguments_.settings.push_back({"seed", fmt::format("{}", *raw_.seed)});
-    if (raw_.workers) arguments_.settings.push_back({"workers", fmt::format("{}", *raw_.workers)});
-    if (raw_.servers)
-      arguments_.settings.push_back({"strategy.servers", fmt::format("{}", *raw_.servers)});
-    if (raw_.respawn) arguments_.settings.push_back({"strategy.respawn", "true"});
-    if (raw_.check_every) {
-      arguments_.settings.push_back({"strategy.check_every", fmt::format("{}", *raw_.check_every)});
-    }
-    if (raw_.strategy) arguments_.settings.push_back({"strategy.name", *raw_.strategy});
+    const auto set = [&](const char* key, const std::optional<std::string>& value) {
+      if (value) arguments_.settings.push_back({key, *value});
+    };
+    set("lanes", raw_.lanes);
+    set("seed", raw_.seed);
+    set("workers", raw_.workers);
+    set("strategy.servers", raw_.servers);
+    if (raw_.respawn) set("strategy.respawn", "true");
+    set("strategy.check_every", raw_.check_every);
+    set("strategy.name", raw_.strategy);
     finish_link();
     if (!raw_.samples.empty()) arguments_.samples = parse_range(raw_.samples);
     if (!raw_.time.empty()) arguments_.compare.seconds = parse_time(raw_.time);
@@ -501,15 +521,6 @@ class Parser {
       for (const std::string& size : split_words(raw_.sizes, ','))
         arguments_.sizes.push_back(parse_size(size));
     }
-  }
-
-  // Seconds: "90s", "5min", "1.5h".
-  static double parse_time(const std::string& text) {
-    const std::optional<std::chrono::nanoseconds> time = parse_duration(text);
-    if (time && *time > std::chrono::nanoseconds(0))
-      return std::chrono::duration<double>(*time).count();
-    throw input_error(fmt::format("--time: \"{}\" is no time", text),
-                      "write for instance 90s, 5min or 1.5h");
   }
 
   // Who wants a link wants tcp, unless he says what he wants.
@@ -525,46 +536,13 @@ class Parser {
       return;
     }
     std::vector<Setting>& settings = arguments_.settings;
+    if (raw_.fabric) settings.push_back({"strategy.fabric", *raw_.fabric});
     const bool has_fabric =
         std::any_of(settings.begin(), settings.end(),
                     [](const Setting& setting) { return setting.key == "strategy.fabric"; });
     if (raw_.link_rate) settings.push_back({"strategy.link_rate", *raw_.link_rate});
     if (raw_.link_delay) settings.push_back({"strategy.link_delay", *raw_.link_delay});
     if (paced && !has_fabric) settings.push_back({"strategy.fabric", "tcp"});
-  }
-
-  // Of what is summed: "8B", "1KiB", "128MiB".
-  static size_t parse_size(const std::string& text) {
-    constexpr std::pair<std::string_view, size_t> kUnits[] = {
-        {"B", 1}, {"KiB", size_t{1} << 10}, {"MiB", size_t{1} << 20}, {"GiB", size_t{1} << 30}};
-    constexpr size_t kMost = size_t{4} << 30;
-    size_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, number);
-    for (const auto& [unit, bytes] : kUnits) {
-      if (error != std::errc() || std::string_view(rest, end) != unit) continue;
-      if (number == 0 || number > kMost / bytes || number * bytes % sizeof(float) != 0) break;
-      return number * bytes;
-    }
-    throw input_error(fmt::format("--sizes: \"{}\" is no size that can be measured", text),
-                      "write sizes such as 8B,64KiB,1MiB: whole numbers, multiples of 4 bytes, at "
-                      "most 4GiB");
-  }
-
-  static Arguments::SampleRange parse_range(const std::string& text) {
-    Arguments::SampleRange range;
-    const size_t colon = text.find(':');
-    const char* end = text.data() + text.size();
-    const char* middle = text.data() + std::min(colon, text.size());
-    const auto first = std::from_chars(text.data(), middle, range.first);
-    const auto last =
-        colon == std::string::npos ? first : std::from_chars(middle + 1, end, range.last);
-    if (colon == std::string::npos || first.ec != std::errc() || first.ptr != middle ||
-        last.ec != std::errc() || last.ptr != end || range.first >= range.last) {
-      throw input_error(fmt::format("--samples {} is not a range", text),
-                        "write FIRST:LAST, for instance 0:10 for the first ten");
-    }
-    return range;
   }
 
   CLI::App app_;

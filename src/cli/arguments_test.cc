@@ -135,6 +135,8 @@ TEST(Arguments, ALinkWantsTcpUnlessAFabricWasChosen) {
   EXPECT_EQ(paced.settings.at(1).key, "strategy.link_delay");
   EXPECT_EQ(fabric_of(paced), "tcp");
   EXPECT_EQ(fabric_of(parse({"train", "j"})), "as in the job");
+  EXPECT_EQ(fabric_of(parse({"train", "j", "--fabric", "tcp"})), "tcp");
+  EXPECT_EQ(fabric_of(parse({"train", "j", "--fabric", "shm", "--link-rate", "1gbit"})), "shm");
   EXPECT_EQ(fabric_of(parse({"train", "j", "--link-delay", "5ms", "--set", "strategy.fabric=shm"})),
             "shm");
   EXPECT_EQ(parse({"bench", "all-reduce", "--link-rate", "1gbit"}).fabric, "tcp");
@@ -159,10 +161,20 @@ TEST(Arguments, WhatIsMissingOrTooMuchIsNamed) {
   EXPECT_THAT(usage_error({"train"}),
               AllOf(HasSubstr("JOB is required"), HasSubstr("starling train --help")));
   EXPECT_THAT(usage_error({"train", "a", "b"}), HasSubstr("no argument b"));
-  EXPECT_THAT(usage_error({"train", "a", "--lanes", "two"}), HasSubstr("--lanes"));
+  for (const char* number : {"two", "-1", "2.5", "", "99999999999999999999"}) {
+    EXPECT_THAT(usage_error({"train", "a", "--lanes", number}), HasSubstr("--lanes: \"")) << number;
+    EXPECT_THAT(usage_error({"train", "a", "--seed", number}), HasSubstr("no whole number"))
+        << number;
+  }
   EXPECT_THAT(usage_error({"train", "a", "--lanes"}), HasSubstr("--lanes"));
   EXPECT_THAT(usage_error({"train", "a", "--set", "seed"}), HasSubstr("is not key=value"));
   EXPECT_THAT(usage_error({"train", "a", "--resume", "--overwrite"}), HasSubstr("excludes"));
+  EXPECT_THAT(usage_error({"launch", "--", "./p", "--its"}), HasSubstr("--workers is required"));
+  EXPECT_THAT(usage_error({"launch", "-n", "2", "--"}), HasSubstr("PROGRAM is required"));
+  EXPECT_THAT(usage_error({"launch", "-n", "2", "./p", "--its"}),
+              AllOf(HasSubstr("no flag --its"), HasSubstr("behind --")));
+  EXPECT_THAT(usage_error({"launch", "-n", "2", "--lanse", "1", "--", "./p", "--its"}),
+              HasSubstr("did you mean --lanes?"));
   for (const char* range :
        {"3", "9:3", "a:b", "3:", ":3", "1:2:3", "-1:3", "99999999999999999999:3"}) {
     EXPECT_THAT(usage_error({"predict", "a", "--samples", range}), HasSubstr("--samples")) << range;

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/say.h"
+#include "base/words.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
@@ -12,14 +14,13 @@
 namespace starling {
 namespace {
 
-// How to call it again, words with blanks or signs of the shell in quotes.
+// How to call it again.
 std::string command_text(const Arguments& arguments) {
   std::string text = "starling";
   for (size_t i = 1; i < arguments.command_line.size(); ++i) {
     const std::string& word = arguments.command_line[i];
     if (word == "--overwrite") continue;
-    const bool plain = word.find_first_of(" \t\n\"'\\$&|;<>()*?[]#~`") == std::string::npos;
-    text += plain ? " " + word : fmt::format(" '{}'", word);
+    text += " " + shell_word(word);
   }
   return text;
 }
@@ -28,6 +29,7 @@ std::string command_text(const Arguments& arguments) {
 
 int compare_command(const Arguments& arguments) {
   const StopSignalsWait until_handled;
+  outlive_listeners();
   CompareOptions options = arguments.compare;
   options.job_file = arguments.target;
   options.settings = arguments.settings;
@@ -46,12 +48,12 @@ int compare_command(const Arguments& arguments) {
                             .terminal = isatty(STDERR_FILENO) == 1,
                             .should_stop = stop_requested});
   if (result.stopped) {
-    fmt::print(stderr, "stopped: {} of {} trials are done. Go on with:\n  {}\n",
-               result.summary.done, result.summary.trials, command_text(arguments));
+    say(stderr, "stopped: {} of {} trials are done. Go on with:\n  {}\n", result.summary.done,
+        result.summary.trials, command_text(arguments));
     return kExitResumeMe;
   }
-  fmt::print("{}\nresults        {}/compare.html, {}/compare.json\n",
-             summary_to_text(result.summary), folder.string(), folder.string());
+  say(stdout, "{}\nresults        {}/compare.html, {}/compare.json\n",
+      summary_to_text(result.summary), folder.string(), folder.string());
   std::fflush(stdout);
   if (result.summary.failed == 0) return kExitDone;
   throw run_error(

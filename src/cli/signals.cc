@@ -51,6 +51,8 @@ void handle_stop_signals(bool tell) {
   sigprocmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
+void outlive_listeners() { signal(SIGPIPE, SIG_IGN); }
+
 bool stop_requested() { return requests.any() || hung_up.load(std::memory_order_relaxed); }
 
 }  // namespace starling

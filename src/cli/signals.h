@@ -23,6 +23,10 @@ class StopSignalsWait {
 // standard error.
 void handle_stop_signals(bool tell);
 
+// From here on the run goes on unheard when nobody reads what it says any more: Ctrl-C ends the
+// `tee` behind it too.
+void outlive_listeners();
+
 // True after the first signal. Cheap: asked after every step.
 bool stop_requested();
 

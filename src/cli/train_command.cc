@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
 #include "base/retired_worker.h"
+#include "base/say.h"
+#include "base/words.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "cli/signals.h"
+#include "cluster/enough_shards.h"
 #include "cluster/launcher.h"
 #include "fabric/paced/link_options.h"
 #include "job/faults_file.h"
@@ -30,11 +33,11 @@ std::chrono::milliseconds milliseconds(double seconds) {
 }
 
 std::string resume_line(const Arguments& arguments, const RunResult& result) {
-  std::string line = fmt::format("starling train {} --resume --run-dir {}", arguments.target,
-                                 result.folder.string());
+  std::string line = fmt::format("starling train {} --resume --run-dir {}",
+                                 shell_word(arguments.target), shell_word(result.folder.string()));
   if (arguments.record) line += " --record";
   for (const Setting& setting : arguments.settings) {
-    line += fmt::format(" --set {}={}", setting.key, setting.value);
+    line += " --set " + shell_word(fmt::format("{}={}", setting.key, setting.value));
   }
   return line;
 }
@@ -61,6 +64,13 @@ void check_strategy(const StrategyJob& strategy, uint64_t workers) {
         fmt::format("strategy.min_workers = {}, but there are {} workers to begin with",
                     strategy.min_workers, workers),
         "raise --workers, or lower strategy.min_workers");
+}
+
+// Before processes are started only to be refused.
+void check_workers(const Job& job) {
+  check_strategy(job.strategy, job.workers);
+  if (job.shards > 0 && !trains_apart(strategy_options(job.strategy)))
+    require_shards(static_cast<int>(job.workers), static_cast<int>(job.shards));
 }
 
 // The network that the workers are to see.
@@ -112,16 +122,15 @@ void check_unchanged(const Job& job, const Arguments& arguments) {
 void print_summary(const RunResult& result) {
   const Report& report = result.report;
   if (report.test_accuracy) {
-    fmt::print("test accuracy  {:.2f}%\n", 100 * *report.test_accuracy);
+    say(stdout, "test accuracy  {:.2f}%\n", 100 * *report.test_accuracy);
   }
-  if (report.test_loss) fmt::print("test loss      {:.4f}\n", *report.test_loss);
-  if (report.stopped_by) fmt::print("ended by       {}\n", *report.stopped_by);
-  fmt::print("trained        {} samples, {:.1f} s {}, {} samples/s\n",
-             grouped(static_cast<double>(report.samples)), report.wall_s,
-             report.resumed_from ? "since it was resumed" : "in all",
-             grouped(report.samples_per_s));
+  if (report.test_loss) say(stdout, "test loss      {:.4f}\n", *report.test_loss);
+  if (report.stopped_by) say(stdout, "ended by       {}\n", *report.stopped_by);
+  say(stdout, "trained        {} samples, {:.1f} s {}, {} samples/s\n",
+      grouped(static_cast<double>(report.samples)), report.wall_s,
+      report.resumed_from ? "since it was resumed" : "in all", grouped(report.samples_per_s));
   for (const Report::Times& slow : stragglers(report.times)) {
-    fmt::print(
+    say(stdout,
         "slow           worker {} took {:.3g} ms for a shard, over a quarter longer than most{}\n",
         slow.worker, 1e3 * slow.shard,
         report.apart ? ""
@@ -129,19 +138,20 @@ void print_summary(const RunResult& result) {
   }
   for (const Report::Recovery& recovery : report.recoveries) {
     if (recovery.lost.empty()) continue;
-    fmt::print(
+    say(stdout,
         "lost           worker {}: the others went on after {:.1f} ms, {:.1f} ms of work {}\n",
         fmt::join(recovery.lost, ", "), recovery.resumption * 1e3, recovery.work_lost * 1e3,
         recovery.redone ? "redone" : "lost");
   }
-  fmt::print("results        {}: report.json, history.csv, curves.svg, model.safetensors\n",
-             result.folder.string());
+  say(stdout, "results        {}: report.json, history.csv, curves.svg, model.safetensors\n",
+      result.folder.string());
 }
 
 }  // namespace
 
 int train_command(const Arguments& arguments, const Environment& environment) {
   const StopSignalsWait until_handled;
+  outlive_listeners();
   const Job job = load_job(arguments.target, arguments.settings);
   const std::vector<Fault> faults = arguments.faults.empty()
                                         ? std::vector<Fault>()
@@ -154,7 +164,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   const bool is_elastic = job.workers > 1 || job.strategy.name == "all_reduce" ||
                           job.strategy.name == "parameter_server" ||
                           trains_apart(strategy_options(job.strategy));
-  if (!is_worker) check_strategy(job.strategy, job.workers);
+  if (!is_worker) check_workers(job);
   if (is_elastic && !is_worker) {
     return launch({.command = arguments.command_line,
                    .workers = processes(job),
@@ -192,8 +202,8 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   }
   if (!options.cluster.is_chief()) return result.stopped ? kExitResumeMe : kExitDone;
   if (result.stopped) {
-    fmt::print(stderr, "stopped after step {}; a checkpoint is saved. Go on with:\n  {}\n",
-               result.report.steps, resume_line(arguments, result));
+    say(stderr, "stopped after step {}; a checkpoint is saved. Go on with:\n  {}\n",
+        result.report.steps, resume_line(arguments, result));
     return kExitResumeMe;
   }
   print_summary(result);

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/say.h"
 #include "cluster/coordination.h"
 #include "cluster/request_socket.h"
 #include "cluster/run_status.h"
@@ -543,7 +544,7 @@ class Launch {
 
   // On a terminal the chief's progress bar may stand in the line: it is drawn anew after this one.
   void say(const std::string& line) const {
-    fmt::print(stderr, "{}{}\n", terminal_ ? "\r\x1b[K" : "", line);
+    starling::say(stderr, "{}{}\n", terminal_ ? "\r\x1b[K" : "", line);
   }
 
   const LaunchOptions& options_;

@@ -15,6 +15,7 @@
 
 #include "base/lost_worker.h"
 #include "base/retired_worker.h"
+#include "cluster/enough_shards.h"
 #include "fabric/tcp/tcp_fabric.h"
 #include "param/orders_words.h"
 #include "starling/error.h"
@@ -170,14 +171,7 @@ std::vector<int> World::computing_names() const {
   return names;
 }
 
-void World::require_shards(int shards) const {
-  if (computing() <= shards) return;
-  throw input_error(
-      fmt::format("{} workers for {} shards: some would have none", computing(), shards),
-      fmt::format("use --workers {} or less, or set shards to {} or more (which changes the "
-                  "numbers)",
-                  shards, computing()));
-}
+void World::require_shards(int shards) const { starling::require_shards(computing(), shards); }
 
 void World::wait(const char* what, Collectives::Handle handle) {
   const Waiting waiting(*this);
