@@ -8,6 +8,7 @@ namespace {
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 using Words = std::vector<std::string>;
 
 class WorkersControl : public WorkersTest {
@@ -20,9 +21,18 @@ class WorkersControl : public WorkersTest {
   void SetUp() override {
     WorkersTest::SetUp();
     write_mlp_job();
-    write("faults.toml", fmt::format("[[fault]]\naction = \"kill\"\nworker = 1\npoint = "
-                                     "\"gradient\"\nstep = {}\n",
-                                     kMidway));
+    write_fault("kill", 1, "gradient", kMidway);
+  }
+
+  static std::string fault(const std::string& action, int worker, const std::string& point,
+                           uint64_t step) {
+    return fmt::format("[[fault]]\naction = \"{}\"\nworker = {}\npoint = \"{}\"\nstep = {}\n",
+                       action, worker, point, step);
+  }
+  // The only one.
+  void write_fault(const std::string& action, int worker, const std::string& point,
+                   uint64_t step) const {
+    write("faults.toml", fault(action, worker, point, step));
   }
 
   static Words train(const std::string& run, int epochs, const Words& more = {}) {
@@ -42,6 +52,14 @@ class WorkersControl : public WorkersTest {
                                fmt::format("strategy.replicas={}", way.back())});
     }
     return more;
+  }
+
+  // With these faults, for which nobody is killed by the launcher.
+  Words patient(int workers, const std::string& way) const {
+    return of(
+        workers, way,
+        joined(kManySteps, {"--faults", "faults.toml", "--set", "strategy.heartbeat_limit=600",
+                            "--set", "strategy.progress_limit=600"}));
   }
 
   // Longer than what counts as one signal that came twice.
@@ -178,10 +196,89 @@ TEST_F(WorkersControl, StoppingTwiceIsStopping) {
       exists(fmt::format("run/checkpoints/step-{:08}", report("run").at("steps").get<int>())));
 }
 
+// It is still preparing when the others have saved and ended: nobody is left who could let it in.
+TEST_F(WorkersControl, WhoIsToJoinDoesNotHoldUpAStop) {
+  write_fault("hang", 2, "start", 0);
+  for (const char* fabric : {"shm", "tcp"}) {
+    SCOPED_TRACE(fabric);
+    Process process = start(train(fabric, kEndless, patient(2, fabric)));
+    await(fabric, "running");
+    Process join = start({"join", fabric});
+    const auto workers = wait_for_workers(process, 3);
+    EXPECT_EQ(stop(fabric, process).at("workers"), 2);
+    EXPECT_THAT(process.error(), Not(ContainsRegex("error:|did not join")));
+    EXPECT_NE(join.wait(), 0) << join.output();
+    expect_all_ended(workers);
+    expect_same_at_its_end(fabric);
+  }
+}
+
+TEST_F(WorkersControl, WhoDiesBeforeItJoinsDoesNotDisturbAStop) {
+  write_fault("hang", 2, "start", 0);
+  for (const char* fabric : {"shm", "tcp"}) {
+    SCOPED_TRACE(fabric);
+    Process process = start(train(fabric, kEndless, patient(2, fabric)));
+    await(fabric, "running");
+    Process join = start({"join", fabric});
+    const auto workers = wait_for_workers(process, 3);
+    ASSERT_EQ(workers.size(), 3u);
+    workers.at(1).signal(SIGSTOP);  // the other can't end without it
+    Process stop = start({"stop", fabric});
+    await(fabric, "stopping");
+    workers.at(2).signal(SIGKILL);
+    EXPECT_TRUE(
+        process.wait_for_line("worker 2 did not join, the others go on: it was ended by "
+                              "signal 9"))
+        << process.error();
+    workers.at(1).signal(SIGCONT);
+    EXPECT_EQ(process.wait(), 75) << process.error();
+    EXPECT_EQ(stop.wait(), 0) << stop.error();
+    EXPECT_NE(join.wait(), 0) << join.output();
+    expect_all_ended(workers);
+    expect_same_at_its_end(fabric);
+  }
+}
+
+// One is lost in a step that the others can't end without it; or the chief is in the next one,
+// which is the last, or while it saves, or before it reports. None is replaced: the run is about to
+// end.
+TEST_F(WorkersControl, ALossWhileARunStopsIsSurvived) {
+  for (const char* fabric : {"shm", "tcp", "sharded1"}) {
+    for (const std::string lost_at :
+         {"gradient", "announced", "updated", "checkpoint", "results"}) {
+      const std::string run = fmt::format("{}_{}", fabric, lost_at);
+      SCOPED_TRACE(run);
+      write_fault("freeze", 1, "gradient", kMidway);
+      if (lost_at != "gradient")
+        write("faults.toml", read("faults.toml") + fault("kill", 0, lost_at, kMidway + 1));
+      Words words = patient(3, fabric);
+      words.push_back("--respawn");
+      Process process = start(train(run, kEndless, words));
+      const auto workers = wait_for_workers(process, 3);
+      ASSERT_EQ(workers.size(), 3u);
+      ASSERT_TRUE(workers.at(1).frozen_within(kSoon));
+      await(run, "running");
+      Process stop = start({"stop", run});
+      await(run, "stopping");
+      workers.at(1).signal(lost_at == "gradient" ? SIGKILL : SIGCONT);
+      EXPECT_EQ(process.wait(), 75) << process.error();
+      EXPECT_EQ(stop.wait(), 0) << stop.error();
+      EXPECT_THAT(process.error(), AllOf(ContainsRegex("worker [01] was lost: it was ended by"),
+                                         HasSubstr("a checkpoint is saved. Go on with:"),
+                                         Not(HasSubstr("worker 3"))));
+      EXPECT_EQ(lost_in(run), 1u);
+      EXPECT_EQ(report(run).at("workers"), 2);
+      EXPECT_TRUE(exists(
+          fmt::format("{}/checkpoints/step-{:08}", run, report(run).at("steps").get<int>())));
+      expect_all_ended(workers);
+      expect_same_at_its_end(run);
+    }
+  }
+}
+
 // The only one that has the state is lost before it has given it to the one that joins.
 TEST_F(WorkersControl, ALostStateIsAnEnd) {
-  write("faults.toml",
-        "[[fault]]\naction = \"kill\"\nworker = 0\npoint = \"strategy\"\nstep = 1\n");
+  write_fault("kill", 0, "strategy", 1);
   for (const char* fabric : {"shm", "tcp"}) {
     Process process = start(train(
         fabric, kEndless, of(1, fabric, {"--strategy", "all_reduce", "--faults", "faults.toml"})));
@@ -196,6 +293,30 @@ TEST_F(WorkersControl, ALostStateIsAnEnd) {
       EXPECT_THAT(join.output(), HasSubstr("worker 1 takes part"));
     }
     expect_all_ended({});
+  }
+}
+
+// It could not save anything either.
+TEST_F(WorkersControl, AStateThatIsLostWhileARunStopsIsAnEnd) {
+  write_fault("freeze", 0, "strategy", 1);
+  for (const char* fabric : {"shm", "tcp"}) {
+    SCOPED_TRACE(fabric);
+    Process process =
+        start(train(fabric, kEndless, joined(patient(1, fabric), {"--strategy", "all_reduce"})));
+    await(fabric, "running");
+    Process join = start({"join", fabric});
+    const auto workers = wait_for_workers(process, 2);
+    ASSERT_EQ(workers.size(), 2u);
+    ASSERT_TRUE(workers.at(0).frozen_within(kSoon));
+    Process stop = start({"stop", fabric});
+    await(fabric, "stopping");
+    workers.at(0).signal(SIGKILL);
+    EXPECT_EQ(process.wait(), 1);
+    EXPECT_THAT(process.error(), AllOf(HasSubstr("worker 0 was lost"),
+                                       HasSubstr("no worker that is left has the state")));
+    stop.wait();
+    join.wait();
+    expect_all_ended(workers);
   }
 }
 

@@ -268,7 +268,9 @@ class Launch {
     } else if (starter_.segment() != nullptr) {
       ShmFabric::mark_gone_in(*starter_.segment(), rank);
     }
-    if (WIFSIGNALED(status) && can_survive()) return lose(rank, WTERMSIG(status));
+    if (is_guest(rank)) return turn_away(rank, status);
+    if (WIFSIGNALED(status) && can_survive(worker, WTERMSIG(status)))
+      return lose(rank, WTERMSIG(status));
     // When the first ends, all is written.
     if (WIFSIGNALED(status) && coordination_ && any(Outcome::kDone)) return;
     worker.code =
@@ -277,63 +279,79 @@ class Launch {
       worker.outcome = Outcome::kLeft;
       return;
     }
-    if (worker.code == 0) {
+    // With a coordination all end together, also when they were asked to stop: "resume me".
+    if (worker.code == 0 || (coordination_ && worker.code == EX_TEMPFAIL)) {
       worker.outcome = Outcome::kDone;
-      if (coordination_) end_well(rank);
-      return;
+      if (!coordination_) return;
+      coordination_->end(rank);
+      return dismiss_guests();
     }
-    if (is_guest(rank)) return turn_away(rank);
     if (!failed_) failed_ = worker.code;
     // A worker that was asked to stop ends with "resume me", or of the signal: the others may be
     // saving still.
     if (worker.code != EX_TEMPFAIL && !(stopping_ && worker.code == 128 + SIGTERM)) kill_soon();
+    if (coordination_ && members_running() == 0) dismiss_guests();
   }
 
   // Whether it came when the others were under way, and does not take part yet.
   bool is_guest(int rank) const {
-    return can_survive() && rank >= options_.workers && !coordination_->is_member(rank);
+    return coordination_ && rank >= options_.workers && !coordination_->is_member(rank) &&
+           !coordination_->has_left(rank);
   }
 
   // It can't join, because of something that the others have nothing to do with.
-  void turn_away(int rank) {
-    workers_[static_cast<size_t>(rank)].outcome = Outcome::kLost;
+  void turn_away(int rank, int status) {
+    Worker& worker = workers_[static_cast<size_t>(rank)];
+    worker.outcome = Outcome::kLost;
     const auto own = std::partition(errors_.begin(), errors_.end(),
                                     [&](const WorkerError& error) { return error.rank != rank; });
-    std::string why = "it failed";
+    const bool killed = WIFSIGNALED(status);
+    std::string why = killed ? how_it_ended(worker, WTERMSIG(status)) : "it failed";
+    coordination_->lose(rank, killed ? why : "it did not join");
     for (auto error = own; error != errors_.end(); ++error)
       why = fmt::format("{}\nhint: {}", error->message, error->hint);
     errors_.erase(own, errors_.end());
+    const int code = killed ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    const bool was_asked = worker.given_up || (stopping_ && code == 128 + SIGTERM);
+    if (was_asked || failed_) return;
     say(fmt::format("note: worker {} did not join, the others go on: {}", rank, why));
-    coordination_->lose(rank, "it did not join");
   }
 
-  // Whether the others go on without one that was killed.
-  bool can_survive() const {
-    if (!coordination_ || stopping_ || failed_ || kill_at_) return false;
-    int left = 0;
-    for (size_t rank = 0; rank < workers_.size(); ++rank)
-      left += workers_[rank].running && coordination_->is_member(static_cast<int>(rank));
-    return left >= 1;
-  }
-
-  void end_well(int rank) {
-    coordination_->end(rank);
-    // The run is over: who waits to take part has nothing to wait for.
-    for (size_t other = 0; other < workers_.size(); ++other) {
-      if (workers_[other].running && !coordination_->is_member(static_cast<int>(other)))
-        kill(workers_[other].process, SIGKILL);
+  // Who wait to take part wait for members: when these have ended there is nothing to wait for.
+  void dismiss_guests() {
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      Worker& worker = workers_[rank];
+      if (!worker.running || !is_guest(static_cast<int>(rank))) continue;
+      worker.given_up = true;
+      kill(worker.process, SIGKILL);
     }
+  }
+
+  int members_running() const {
+    int count = 0;
+    for (size_t rank = 0; rank < workers_.size(); ++rank)
+      count += workers_[rank].running && coordination_->is_member(static_cast<int>(rank));
+    return count;
+  }
+
+  // Whether the others go on without one that was killed, also to save and end if they were asked
+  // to: unless it ended because it was asked, too.
+  bool can_survive(const Worker& worker, int signal) const {
+    if (!coordination_ || failed_ || kill_at_ || worker.given_up) return false;
+    return !(stopping_ && signal == SIGTERM) && members_running() >= 1;
+  }
+
+  static std::string how_it_ended(const Worker& worker, int signal) {
+    if (!worker.why.empty()) return worker.why;
+    return fmt::format("it was ended by signal {} ({})", signal, strsignal(signal));
   }
 
   void lose(int rank, int signal) {
     Worker& worker = workers_[static_cast<size_t>(rank)];
     worker.outcome = Outcome::kLost;
-    const bool was_member = coordination_->is_member(rank);
-    coordination_->lose(rank, worker.why.empty() ? fmt::format("it was ended by signal {} ({})",
-                                                               signal, strsignal(signal))
-                                                 : worker.why);
-    // One that was lost before it took part would be lost again.
-    if (!options_.respawn || !was_member) return;
+    const bool was_member = coordination_->is_member(rank);  // it may have left
+    coordination_->lose(rank, how_it_ended(worker, signal));
+    if (!options_.respawn || !was_member || stopping_) return;
     try {
       if (options_.check_newcomer) options_.check_newcomer();
       start(static_cast<int>(workers_.size()), worker.serves);
@@ -396,7 +414,7 @@ class Launch {
 
   // Those who are left came last, and were given nothing yet.
   void end_if_state_is_lost() {
-    if (!coordination_->lost_state() || failed_ || stopping_) return;
+    if (!coordination_->lost_state() || failed_ || any(Outcome::kDone)) return;
     for (const std::string& news : coordination_->unsettled()) say("error: " + news);
     end_all(
         "error: no worker that is left has the state of the run\nhint: a run with checkpoints goes "
@@ -518,7 +536,10 @@ class Launch {
       say(fmt::format("error: {}\nhint: {}", error.message, error.hint));
     if (!errors.empty() && !errors[0].of_another) return errors[0].exit_code;
     if (failed_) return *failed_;
-    return any(Outcome::kDone) ? 0 : workers_[0].code;
+    const auto done = std::find_if(workers_.begin(), workers_.end(), [](const Worker& worker) {
+      return worker.outcome == Outcome::kDone;
+    });
+    return done != workers_.end() ? done->code : workers_[0].code;
   }
 
   // Whole lines of what the worker has written; all of it at the `end`.
