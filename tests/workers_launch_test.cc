@@ -50,6 +50,19 @@ TEST_F(WorkersTest, LinesOfWorkersAreMarkedAndWhole) {
   EXPECT_THAT(ended.error, Not(HasSubstr("[worker 0]")));
 }
 
+TEST_F(WorkersTest, ALineOfAnyLengthIsPassedOn) {
+  const Ended ended = done({"launch", "-n", "2", "--", "/bin/sh", "-c",
+                            "test $STARLING_RANK = 0 || { seq -s, 60000; printf 'no end'; }"});
+  std::string expected, found;
+  for (int i = 1; i <= 60000; ++i) expected += fmt::format("{}{}", i > 1 ? "," : "", i);
+  std::istringstream lines(ended.error);
+  for (std::string line; std::getline(lines, line);) {
+    ASSERT_TRUE(line.starts_with("[worker 1] ")) << line.substr(0, 20);
+    found += line.substr(11);
+  }
+  EXPECT_TRUE(found == expected + "no end") << "of " << expected.size() << " " << found.size();
+}
+
 TEST_F(WorkersTest, CodeOfTheOneThatFailedIsTheLaunchers) {
   for (const int rank : {0, 2}) {
     const std::string script = fmt::format("test $STARLING_RANK != {} || exit 7", rank);
@@ -128,6 +141,50 @@ TEST_F(WorkersThatStay, AreKilledAfterASecondSignal) {
   EXPECT_EQ(process.wait(), 1);
   EXPECT_EQ(count(process.error(), "has not ended 1 s after a second signal: it is killed"), 2);
   expect_nothing_left(workers);
+}
+
+class WorkersThatWrite : public WorkersThatStay {
+ protected:
+  // Worker 1 runs the script, which starts a process that writes without end and leaves its number
+  // in a file. What it writes goes nowhere.
+  Process launch_writer(const std::string& script) const {
+    write("writer.sh", "test $STARLING_RANK = 0 || { " + script + "; }\n");
+    return Process(
+        {"/bin/sh", "-c",
+         fmt::format("exec {} launch -n 2 -- /bin/sh writer.sh 2> /dev/null", STARLING_COMMAND)},
+        {.folder = folder_.string()});
+  }
+
+  // Waits until that has written more than pipes hold; false when the deadline passes.
+  bool is_writing() const {
+    const auto end = Process::Clock::now() + kSoon;
+    while (Process::Clock::now() < end) {
+      std::string number, word;
+      std::ifstream(folder_ / "number") >> number;
+      std::ifstream counts("/proc/" + number + "/io");
+      for (int64_t bytes = 0; counts >> word;) {
+        if (word == "wchar:" && counts >> bytes && bytes > 1'000'000) return true;
+      }
+    }
+    return false;
+  }
+};
+
+// The launcher has all else to do meanwhile.
+TEST_F(WorkersThatWrite, CanBeStopped) {
+  Process process = launch_writer("echo $$ > number; exec yes");
+  ASSERT_TRUE(is_writing());
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait(), 128 + SIGTERM);
+  expect_nothing_left({});
+}
+
+TEST_F(WorkersThatWrite, AndLeaveOthersThatDoEndWithThem) {
+  Process process = launch_writer("yes & echo $! > number; cat pipe");
+  ASSERT_TRUE(is_writing());
+  std::ofstream(folder_ / "pipe").close();  // then the worker ends
+  EXPECT_EQ(process.wait(), 0);
+  expect_nothing_left({});
 }
 
 // On a terminal: script makes one.

@@ -19,6 +19,7 @@
 #include "cluster/request_socket.h"
 #include "cluster/run_status.h"
 #include "cluster/worker_error.h"
+#include "cluster/worker_output.h"
 #include "cluster/worker_starter.h"
 #include "starling/error.h"
 
@@ -67,15 +68,17 @@ class Launch {
     for (int rank = 0; rank < options_.workers; ++rank)
       start(rank, rank >= options_.workers - options_.servers);
     while (running() > 0) turn();
-    for (Worker& worker : workers_) drain(worker, true);
+    for (Worker& worker : workers_) {
+      worker.output.finish([&](std::string_view line) { print(worker, line); });
+    }
     return conclude();
   }
 
  private:
   struct Worker {
     pid_t process = -1;
-    Socket pidfd, output;
-    std::string line;  // not yet ended
+    Socket pidfd;
+    WorkerOutput output;
     bool running = false;
     bool serves = false;    // and computes nothing
     bool given_up = false;  // killed here
@@ -112,7 +115,7 @@ class Launch {
     WorkerStarter::Started started = starter_.start(rank, worker.slot);
     worker.process = started.process;
     worker.pidfd = std::move(started.pidfd);
-    worker.output = std::move(started.output);
+    worker.output = WorkerOutput(std::move(started.output));
     worker.running = true;
     if (coordination_) coordination_->add(rank, std::move(started.control), started.port, serves);
     workers_.push_back(std::move(worker));
@@ -127,7 +130,7 @@ class Launch {
           pass_signals_on();
           break;
         case Event::Kind::kOutput:
-          drain(workers_[event.worker], false);
+          pass_on(workers_[event.worker]);
           break;
         case Event::Kind::kWord:
           coordination_->hear(rank);
@@ -261,7 +264,7 @@ class Launch {
     if (waitpid(worker.process, &status, WNOHANG) != worker.process) return;
     worker.running = false;
     worker.pidfd = Socket();
-    drain(worker, false);
+    pass_on(worker);
     take_errors();
     if (coordination_) {
       coordination_->mark_gone(rank);
@@ -542,24 +545,11 @@ class Launch {
     return done != workers_.end() ? done->code : workers_[0].code;
   }
 
-  // Whole lines of what the worker has written; all of it at the `end`.
-  void drain(Worker& worker, bool end) {
-    if (!worker.output) return;
-    char buffer[4096];
-    ssize_t count = 0;
-    while ((count = read(worker.output.fd(), buffer, sizeof buffer)) > 0) {
-      worker.line.append(buffer, static_cast<size_t>(count));
-      for (size_t at; (at = worker.line.find('\n')) != std::string::npos;) {
-        print(worker, worker.line.substr(0, at));
-        worker.line.erase(0, at + 1);
-      }
-    }
-    const bool closed = count == 0;
-    if ((end || closed) && !worker.line.empty()) print(worker, std::exchange(worker.line, {}));
-    if (closed) worker.output = Socket();
+  void pass_on(Worker& worker) const {
+    worker.output.pass_on([&](std::string_view line) { print(worker, line); });
   }
 
-  void print(const Worker& worker, const std::string& line) const {
+  void print(const Worker& worker, std::string_view line) const {
     say(fmt::format("[worker {}] {}", &worker - workers_.data(), line));
   }
 
