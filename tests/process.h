@@ -29,6 +29,7 @@ class Process {
   struct Options {
     std::string folder = ".";                 // where it runs
     std::vector<std::string> variables = {};  // "NAME=value", added to the environment
+    int ignored = 0;                          // a signal that it inherits as such
   };
 
   Process(const std::vector<std::string>& arguments, const Options& options) {
@@ -45,6 +46,7 @@ class Process {
       // Only async-signal-safe calls from here to exec, but for the environment, which is ours.
       dup2(out[1], STDOUT_FILENO);
       dup2(err[1], STDERR_FILENO);
+      if (options.ignored != 0) ::signal(options.ignored, SIG_IGN);
       for (const std::string& variable : options.variables)
         putenv(const_cast<char*>(variable.c_str()));
       if (chdir(options.folder.c_str()) == 0) execv(argv[0], argv.data());

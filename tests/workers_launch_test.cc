@@ -70,6 +70,23 @@ TEST_F(WorkersTest, CodeOfTheOneThatFailedIsTheLaunchers) {
   }
 }
 
+// Of its children, which is how some start others: a program inherits it.
+TEST_F(WorkersTest, EndsAreSeenAlsoWhereWhoStartsTheLauncherIgnoresThem) {
+  const auto launch = [this](const std::vector<std::string>& command) {
+    Process process(joined({STARLING_COMMAND, "launch", "-n", "2", "--"}, command),
+                    {.folder = folder_.string(), .ignored = SIGCHLD});
+    const int code = process.wait();
+    return Ended{code, process.output(), process.error()};
+  };
+  EXPECT_EQ(launch({"/bin/true"}).code, 0);
+  EXPECT_EQ(launch({"/bin/sh", "-c", "exit 7"}).code, 7);
+  // Workers don't inherit it.
+  const std::string ignored = launch({"/bin/grep", "SigIgn", "/proc/self/status"}).output;
+  EXPECT_EQ(std::stoull(ignored.substr(ignored.find(':') + 1), nullptr, 16) >> (SIGCHLD - 1) & 1,
+            0u)
+      << ignored;
+}
+
 TEST_F(WorkersTest, ProgramThatIsNotThereIsSaidOnce) {
   const std::string error = refused(2, {"launch", "-n", "3", "--", "./nothing"});
   EXPECT_THAT(error, HasSubstr("./nothing can't be started: No such file or directory"));

@@ -102,6 +102,9 @@ ErrorText error_text(std::exception_ptr exception) {
 }
 
 int starling_main(int argc, char** argv) {
+  // Who starts this may ignore the ends of its own children, and a program inherits that: then
+  // nobody could learn how one of ours has ended.
+  signal(SIGCHLD, SIG_DFL);
   try {
     const Environment environment = read_environment();
     if (!environment.cache.empty()) data::set_cache_dir(environment.cache);

@@ -261,7 +261,9 @@ class Launch {
   void reap(int rank) {
     Worker& worker = workers_[static_cast<size_t>(rank)];
     int status = 0;
-    if (waitpid(worker.process, &status, WNOHANG) != worker.process) return;
+    const pid_t ended = waitpid(worker.process, &status, WNOHANG);
+    if (ended == 0) return;
+    if (ended < 0) status = W_EXITCODE(1, 0);  // nobody knows how: not as a success
     worker.running = false;
     worker.pidfd = Socket();
     pass_on(worker);

@@ -106,9 +106,11 @@ int TrialProcess::wait(const std::function<bool()>& should_stop,
     }
   }
   int status = 0;
-  while (waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+  pid_t waited = 0;
+  while ((waited = waitpid(process_, &status, 0)) < 0 && errno == EINTR) {
   }
   ended_ = true;
+  if (waited < 0) return 1;  // nobody knows how: not as a success
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 

@@ -1,6 +1,7 @@
 #include "compare/trial_process.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <fstream>
 
@@ -22,6 +23,18 @@ TEST(TrialProcess, IsLookedAtWhileItRuns) {
   };
   EXPECT_EQ(process.wait([] { return false; }, look), 7);
   EXPECT_GE(looks, 2);
+}
+
+// It could as well have failed.
+TEST(TrialProcess, AnEndThatNobodyIsToldOfIsNoSuccess) {
+  const TemporaryFolder folder;
+  const std::string gate = (folder.path() / "gate").string();
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  TrialProcess process({"/bin/sh", "-c", "until [ -e '" + gate + "' ]; do sleep 0.05; done"},
+                       folder.path() / "log");
+  std::ofstream(gate) << "open";
+  EXPECT_NE(process.wait([] { return false; }, [] {}), 0);
+  signal(SIGCHLD, before);
 }
 
 }  // namespace

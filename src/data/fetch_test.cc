@@ -55,6 +55,14 @@ TEST_F(Process, AGrandchildThatHoldsTheOutputIsNotWaitedFor) {
   std::ofstream(folder_ / "pipe");  // cat has been waiting for this, and ends
 }
 
+// It could as well have failed.
+TEST_F(Process, AnEndThatNobodyIsToldOfIsNoSuccess) {
+  const auto before = signal(SIGCHLD, SIG_IGN);
+  EXPECT_THAT(starling::error_of([&] { run_process({"true"}, folder_, 60s); }).what(),
+              HasSubstr("No child processes"));
+  signal(SIGCHLD, before);
+}
+
 // Fetches with a PATH where npm is what the test makes it.
 class Fetch : public FolderTest {
  protected:

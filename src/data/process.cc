@@ -131,8 +131,10 @@ ProcessResult run_process(const std::vector<std::string>& arguments,
   if (pidfd.fd >= 0) ended = wait_for_end(pidfd.fd, read_end.fd, end, result.output);
   if (!ended) ::kill(-pid, SIGKILL);
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  pid_t waited = 0;
+  while ((waited = ::waitpid(pid, &status, 0)) < 0 && errno == EINTR) {
   }
+  if (waited < 0) throw system_error("learn how a program has ended", errno);
   if (pidfd.fd < 0) throw system_error("watch a program", pidfd_code);
   if (!ended) result.outcome = ProcessResult::Outcome::kTimedOut;
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

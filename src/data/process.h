@@ -20,7 +20,7 @@ struct ProcessResult {
 };
 
 // `arguments` begins with the program, found in PATH. Throws Error (run_error) only when the
-// system has no more processes or descriptors to give.
+// system has no more processes or descriptors to give, or when this process ignores SIGCHLD.
 ProcessResult run_process(const std::vector<std::string>& arguments,
                           const std::filesystem::path& folder, std::chrono::milliseconds deadline);
 
