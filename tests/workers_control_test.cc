@@ -1,5 +1,8 @@
 // What people ask of a run that is under way: status, join, leave, stop; and runs that wait for
 // workers. Real processes; the bits are those of a run that nobody asked anything of.
+#include <stdlib.h>
+
+#include "fabric/tcp/socket.h"
 #include "workers_testing.h"
 
 namespace starling {
@@ -148,6 +151,40 @@ TEST_F(WorkersControl, OneWorkerThatOthersMayJoin) {
   EXPECT_THAT(done({"join", "run"}).output, HasSubstr("worker 1 takes part: the run has 2"));
   EXPECT_EQ(stop("run", process).at("workers"), 2);
   expect_same_at_its_end("run");
+}
+
+// The chief writes to it, and waits for as long as its user likes; that is no reason to kill it,
+// and the next chief after it.
+TEST_F(WorkersControl, APausedTerminalCostsNobody) {
+  constexpr double kLimit = 1;  // the least that there may be
+  const Socket terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
+  ASSERT_TRUE(grantpt(terminal.fd()) == 0 && unlockpt(terminal.fd()) == 0);
+  const std::string path = ptsname(terminal.fd());
+  const Socket full(open(path.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
+  while (::write(full.fd(), "x", 1) == 1) continue;  // nobody reads
+  Words words = {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>" + path, STARLING_COMMAND};
+  for (const std::string& word : train(
+           "run", 6, of(2, "shm", {"--set", fmt::format("strategy.progress_limit={}", kLimit)}))) {
+    if (word != "--no-progress") words.push_back(word);
+  }
+  Process process(words, {.folder = folder_.string()});
+  const auto seconds = [&] { return await("run", "running").at("seconds").get<double>(); };
+  for (const double begin = seconds(); seconds() < begin + 3 * kLimit;) {
+    ASSERT_FALSE(HasFailure());
+    const Json workers = await("run", "running").at("workers");
+    for (const Json& worker : workers) ASSERT_EQ(worker.at("state"), "working") << worker;
+  }
+  // It is read from now on.
+  const std::jthread reader([&](const std::stop_token& over) {
+    char text[4096];
+    while (!over.stop_requested()) {
+      pollfd polled{terminal.fd(), POLLIN, 0};
+      if (poll(&polled, 1, 10) == 1 && ::read(terminal.fd(), text, sizeof text) < 0) break;
+    }
+  });
+  EXPECT_EQ(process.wait(), 0);
+  EXPECT_EQ(report("run").at("workers"), 2);
+  EXPECT_EQ(lost_in("run"), 0u);
 }
 
 // Workers read job and data by themselves. What is wrong with them now does no harm to those who

@@ -8,6 +8,7 @@
 #include "cli/signals.h"
 #include "cluster/enough_shards.h"
 #include "cluster/launcher.h"
+#include "cluster/world.h"
 #include "fabric/paced/link_options.h"
 #include "job/faults_file.h"
 #include "job/job_build.h"
@@ -201,6 +202,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
     return kExitDone;
   }
   if (!options.cluster.is_chief()) return result.stopped ? kExitResumeMe : kExitDone;
+  const World::Waiting waiting(options.cluster.world());  // for a terminal that may be paused
   if (result.stopped) {
     say(stderr, "stopped after step {}; a checkpoint is saved. Go on with:\n  {}\n",
         result.report.steps, resume_line(arguments, result));

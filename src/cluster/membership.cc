@@ -37,7 +37,7 @@ void Membership::listen(int quit) {
   bool ended = false;
   while (!ended) {
     if (now() >= beat_at) {
-      if (waiting_.load(std::memory_order_relaxed)) note_progress();
+      if (waits_.load(std::memory_order_relaxed) > 0) note_progress();
       beat();
       beat_at = now() + kBeatEvery;
     }

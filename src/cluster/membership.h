@@ -45,8 +45,10 @@ class Membership {
   }
   // The worker gets on: without that, it counts as stuck after a while.
   void note_progress() { progress_.fetch_add(1, std::memory_order_relaxed); }
-  // Whether it waits for others: then it is not the one that is stuck.
-  void set_waiting(bool waiting) { waiting_.store(waiting, std::memory_order_relaxed); }
+  // As often as it waits, on any thread, and within another wait, too: meanwhile it is not the one
+  // that is stuck.
+  void begin_waiting() { waits_.fetch_add(1, std::memory_order_relaxed); }
+  void end_waiting() { waits_.fetch_sub(1, std::memory_order_relaxed); }
 
   // What the conductor has said in this view since the last call, or since forget_orders(). All of
   // it comes before interrupted() becomes true.
@@ -68,7 +70,7 @@ class Membership {
   const Socket socket_;
   std::atomic<bool> interrupted_{false}, wants_change_{false}, ended_{false};
   std::atomic<uint64_t> progress_{0}, step_{0}, steps_{0};
-  std::atomic<bool> waiting_{false};
+  std::atomic<int> waits_{0};
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<ControlMessage> inbox_;

@@ -76,14 +76,14 @@ class World {
     return membership_ ? &membership_->interrupted() : nullptr;
   }
 
-  // While one exists, this worker waits for others.
+  // While one exists, this worker waits: for others, or for who is to take what it writes.
   class Waiting {
    public:
     explicit Waiting(const World& world) : membership_(world.membership_.get()) {
-      if (membership_ != nullptr) membership_->set_waiting(true);
+      if (membership_ != nullptr) membership_->begin_waiting();
     }
     ~Waiting() {
-      if (membership_ != nullptr) membership_->set_waiting(false);
+      if (membership_ != nullptr) membership_->end_waiting();
     }
     Waiting(const Waiting&) = delete;
     Waiting& operator=(const Waiting&) = delete;

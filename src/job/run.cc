@@ -85,7 +85,7 @@ class Run {
         model_(build_model(
             job, job.model.input.rank() > 0 ? job.model.input : data_.train.feature_shape())),
         job_(resolved(job, model_)),
-        bar_(options.out, options.progress) {}
+        bar_(options.out, shown_by_who_waits(options.progress)) {}
 
   RunResult run() {
     world().plan_faults(options_.faults);
@@ -147,6 +147,15 @@ class Run {
   }
 
   World& world() const { return options_.cluster.world(); }
+  // While the terminal is paused this worker gets on as little as one that waits for others does,
+  // and is to be killed as little.
+  ProgressOptions shown_by_who_waits(ProgressOptions progress) const {
+    progress.write_by = [this](FunctionRef<void()> write) {
+      const World::Waiting waiting(world());
+      write();
+    };
+    return progress;
+  }
   // Whether each worker has shards of every batch. Who trains apart is lent samples of its own,
   // which are not cut into these.
   bool shares_batches() const { return !trains_apart(strategy_options(job_.strategy)); }

@@ -1,6 +1,7 @@
 #include "observe/progress.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -19,6 +20,13 @@ constexpr int kBarColumnsOfFinishedEpoch = 12;
 
 double steady_clock_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Whether the stream takes something without a wait, as far as can be told: a terminal that is
+// paused does not.
+bool is_ready(std::FILE* out) {
+  pollfd polled{.fd = fileno(out), .events = POLLOUT, .revents = 0};
+  return polled.fd < 0 || poll(&polled, 1, 0) != 0;
 }
 
 // 41230 as "41,230".
@@ -65,14 +73,20 @@ ProgressBar::ProgressBar(std::FILE* out, ProgressOptions options)
     : out_(out), options_(std::move(options)) {
   if (!options_.clock_s) options_.clock_s = steady_clock_s;
   if (!options_.columns) options_.columns = [out] { return terminal_columns(out); };
+  if (!options_.write_by) options_.write_by = [](FunctionRef<void()> print) { print(); };
 }
 
 ProgressBar::~ProgressBar() {
-  if (line_open_) std::fputs("\n", out_);
-  flush();
+  if (!line_open_) return;
+  write([&] { std::fputs("\n", out_); });
 }
 
-void ProgressBar::flush() { std::fflush(out_); }
+void ProgressBar::write(FunctionRef<void()> print) {
+  options_.write_by([&] {
+    print();
+    std::fflush(out_);
+  });
+}
 
 void ProgressBar::clear() {
   if (line_open_) std::fputs("\r\x1b[K", out_);
@@ -94,32 +108,34 @@ void ProgressBar::update(const Update& update) {
   now_s_ = options_.clock_s();
   if (drawn_s_ && now_s_ - *drawn_s_ < kRedrawInterval_s) return;
   drawn_s_ = now_s_;
-  draw();
+  if (!is_ready(out_)) return;
+  write([&] { draw(); });
 }
 
 void ProgressBar::draw() {
   const int columns = options_.columns();
   std::fputs(("\r" + running_line(columns) + "\x1b[K").c_str(), out_);
   line_open_ = true;
-  flush();
 }
 
 void ProgressBar::end_epoch(const EpochRecord& record) {
   if (!options_.enabled) return;
   const std::lock_guard lock(mutex_);
-  clear();
-  std::fputs((epoch_line(record) + "\n").c_str(), out_);
-  flush();
+  write([&] {
+    clear();
+    std::fputs((epoch_line(record) + "\n").c_str(), out_);
+  });
 }
 
 void ProgressBar::print_line(std::string_view line) {
   const std::lock_guard lock(mutex_);
-  const bool redraw = line_open_;
-  clear();
-  std::fwrite(line.data(), 1, line.size(), out_);
-  std::fputs("\n", out_);
-  if (redraw) draw();
-  flush();
+  write([&] {
+    const bool redraw = line_open_;
+    clear();
+    std::fwrite(line.data(), 1, line.size(), out_);
+    std::fputs("\n", out_);
+    if (redraw) draw();
+  });
 }
 
 std::string ProgressBar::bar(int width, double fraction) const {

@@ -2,7 +2,7 @@
 //   epoch 2/3 ━━━━━━━━━━╸          512/938  41,230 samples/s  loss 0.3121  acc 89.1%  eta 00:12
 // On a terminal it is redrawn at most 10 times a second, fits the width of the window, and leaves
 // one line for each epoch. Elsewhere (a file, a pipe) only that line per epoch is written. Any
-// thread may call; nothing blocks but the stream itself.
+// thread may call; nothing blocks but the stream itself. The bar is not drawn while that would.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/function_ref.h"
 #include "starling/history.h"
 
 namespace starling {
@@ -24,6 +25,9 @@ struct ProgressOptions {
   bool color = false;                    // colours of the terminal
   std::function<double()> clock_s = {};  // default: the steady clock
   std::function<int()> columns = {};     // default: asks the terminal, 80 when it does not know
+  // Calls what writes to the stream, for who has to know of it: a terminal that is paused holds the
+  // writer up for as long as its user likes. Default: calls it, and no more.
+  std::function<void(FunctionRef<void()> write)> write_by = {};
 };
 
 // Of the terminal that `out` is; 80 when it does not say.
@@ -60,9 +64,9 @@ class ProgressBar {
   void print_line(std::string_view line);
 
  private:
+  void write(FunctionRef<void()> print);
   void draw();
   void clear();
-  void flush();
   std::string bar(int width, double fraction) const;
   std::string running_line(int columns) const;
   std::string epoch_line(const EpochRecord& record) const;

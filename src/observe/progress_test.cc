@@ -1,7 +1,9 @@
 #include "observe/progress.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -74,6 +76,62 @@ TEST_F(ProgressTest, RedrawsAtMostTenTimesASecond) {
   }
   EXPECT_GE(drawn, 9);
   EXPECT_LE(drawn, 11);
+}
+
+// A worker that writes to a paused terminal waits for as long as it is paused.
+TEST_F(ProgressTest, WritesThroughWhoHasToKnowOfIt) {
+  int writes = 0;
+  ProgressOptions told = options(true);
+  told.write_by = [&](FunctionRef<void()> write) {
+    EXPECT_EQ(written(), "") << "something was written before";
+    write();
+    EXPECT_NE(written(), "");
+    ++writes;
+  };
+  {
+    ProgressBar progress(out_, told);
+    progress.begin_epoch({.steps = 1000});
+    EXPECT_EQ(writes, 0);
+    progress.update({.done = 1, .samples = 1, .loss = 1});
+    EXPECT_EQ(writes, 1);
+    for (uint64_t step = 2; step <= 100; ++step) {
+      now_s_ += 0.0005;
+      progress.update({.done = step, .samples = step, .loss = 1});
+    }
+    EXPECT_EQ(writes, 1) << "a bar that is not drawn asks nobody";
+    progress.print_line("note");
+    EXPECT_EQ(writes, 2);
+    progress.end_epoch(record());
+    EXPECT_EQ(writes, 3);
+    now_s_ += 1;
+    progress.update({.done = 101, .samples = 101, .loss = 1});
+    EXPECT_EQ(writes, 4);
+  }
+  EXPECT_EQ(writes, 5) << "the line that was open";
+  EXPECT_EQ(written(), "");
+}
+
+TEST_F(ProgressTest, TheBarWaitsForNoTerminal) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  std::FILE* const out = fdopen(ends[1], "w");
+  char bytes[4096] = {};
+  while (write(ends[1], bytes, sizeof bytes) > 0) continue;  // nobody reads
+  fcntl(ends[1], F_SETFL, 0);                                // from now on it is waited for
+  {
+    ProgressBar progress(out, options(true));
+    progress.begin_epoch({.steps = 10});
+    now_s_ += 1;
+    progress.update({.done = 1, .samples = 1, .loss = 1});
+    while (read(ends[0], bytes, sizeof bytes) > 0) continue;
+    now_s_ += 1;
+    progress.update({.done = 2, .samples = 1, .loss = 1});
+    const ssize_t count = read(ends[0], bytes, sizeof bytes);
+    ASSERT_GT(count, 0);
+    EXPECT_THAT(std::string(bytes, static_cast<size_t>(count)), HasSubstr("2/10"));
+  }
+  std::fclose(out);
+  close(ends[0]);
 }
 
 TEST_F(ProgressTest, NeverExceedsTheWidthOfTheWindow) {
