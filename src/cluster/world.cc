@@ -103,8 +103,9 @@ void World::enter(const WorkerPlace& means) {
   if (fabric_) former_.push_back(std::move(fabric_));
   if (means.fabric == FabricKind::kShm) {
     ShmOptions options;
-    // Who serves while the worker computes must not spin on its core.
-    if (place_.apart) options.spin = std::chrono::nanoseconds(0);
+    // Who serves while the worker computes must not spin on its core, nor who waits for one that has
+    // the same core: of that the launcher alone knows, which tells all of them the same.
+    if (place_.apart || place_.crowded) options.spin = std::chrono::nanoseconds(0);
     auto shm = std::make_unique<ShmFabric>(means.descriptor, rank_, options);
     shm_ = shm.get();
     shm_->roster().interrupt_by(interrupt());

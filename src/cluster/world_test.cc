@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "error_of.h"
+#include "fabric/shm/shm_fabric.h"
 
 namespace starling {
 namespace {
@@ -28,6 +29,18 @@ TEST(World, WaitsForTheOthersAsLongAsItIsTold) {
   EXPECT_GE(waited_ms, 60);
   EXPECT_LT(waited_ms, 10'000) << "which is what a fabric waits that is told nothing";
   EXPECT_THAT(why, HasSubstr("missing: 1"));
+}
+
+// One that spins keeps its core from the very worker that it waits for.
+TEST(World, SpinsOnlyWithACoreOfItsOwn) {
+  const auto spin = [](bool crowded, bool apart) {
+    const SharedSegment segment = ShmFabric::make_segment({.world = 1});
+    World world({.apart = apart, .crowded = crowded, .descriptor = segment.fd()});
+    return world.shm()->spin().count();
+  };
+  EXPECT_GT(spin(false, false), 0);
+  EXPECT_EQ(spin(true, false), 0);
+  EXPECT_EQ(spin(false, true), 0);
 }
 
 }  // namespace

@@ -135,6 +135,8 @@ bool Roster::is_dead(int rank) {
 std::chrono::nanoseconds default_spin(int world) {
   // A core that sleeps takes a tenth of a millisecond to wake, on a virtual machine more, and then
   // the others wait for it in turn: with a core for each rank, waiting awake is the shorter wait.
+  // All cores count, not those that this process may use: a worker is kept on a few of its own, and
+  // all ranks have to come to the same.
   return sysconf(_SC_NPROCESSORS_ONLN) >= world ? std::chrono::microseconds(500)
                                                 : std::chrono::microseconds(0);
 }
