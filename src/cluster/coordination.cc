@@ -1,13 +1,17 @@
 #include "cluster/coordination.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <span>
 #include <tuple>
 
 #include "param/orders_words.h"
+#include "starling/error.h"
 
 namespace starling {
 namespace {
@@ -17,6 +21,23 @@ constexpr std::chrono::milliseconds kSuspectFor{500};
 // In one message. Of many workers that may be lent much at once, all would not fit; these do, also
 // with a gradient of each worker among them.
 constexpr size_t kOrdersAtOnce = 64;
+
+// With little memory rings are short: those that are left are to go on, if more slowly.
+SharedSegment make_segment_of(int world) {
+  try {
+    return ShmFabric::make_segment({.world = world});
+  } catch (const Error&) {
+    return ShmFabric::make_segment({.world = world, .ring_bytes = ShmFabric::kRingBytesLeast});
+  }
+}
+
+Socket copy_of(const SharedSegment& segment) {
+  Socket copy(fcntl(segment.fd(), F_DUPFD_CLOEXEC, 0));
+  if (!copy)
+    throw run_error(fmt::format("no descriptor for a shared segment: {}", std::strerror(errno)),
+                    "raise the limit of open files (ulimit -n), or use fewer workers");
+  return copy;
+}
 
 }  // namespace
 
@@ -286,6 +307,16 @@ void Coordination::end(int worker) {
 }
 
 void Coordination::obey(const std::vector<commit::Action>& actions, const std::string& news) {
+  try {
+    carry_out(actions, news);
+  } catch (const Error& error) {
+    throw run_error(fmt::format("{}{}no new view can be made: {}", fmt::join(unsettled_, "; "),
+                                unsettled_.empty() ? "" : "; ", error.what()),
+                    error.hint() + "; a run with checkpoints goes on with --resume");
+  }
+}
+
+void Coordination::carry_out(const std::vector<commit::Action>& actions, const std::string& news) {
   std::optional<SharedSegment> made;
   for (const commit::Action& action : actions) {
     if (action.kind != commit::Action::Kind::kSend) continue;
@@ -303,8 +334,6 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
       paused_.reset();
       suspected_.reset();
       suspects_.clear();
-      unsettled_.clear();
-      losses_.clear();
       for (const int member : members_) {
         if (serves(member)) message.servers.push_back(member);
       }
@@ -312,15 +341,18 @@ void Coordination::obey(const std::vector<commit::Action>& actions, const std::s
         for (const int member : members_)
           message.ports.push_back(lines_[static_cast<size_t>(member)].port);
       } else {
-        if (!made)
-          made.emplace(ShmFabric::make_segment({.world = static_cast<int>(members_.size())}));
-        message.segment = Socket(dup(made->fd()));
+        if (!made) made.emplace(make_segment_of(static_cast<int>(members_.size())));
+        message.segment = copy_of(*made);
       }
     }
     tell(action.to, std::move(message));
   }
   if (made) segment_ = std::move(made);
   const bool resumed = !actions.empty() && settled_ == coordinator_.view();
+  if (resumed) {
+    unsettled_.clear();
+    losses_.clear();
+  }
   const bool wants = !guests_.empty() || !leavers_.empty() || !is_enough();
   if (resumed && wants) ask_for_pause();  // they have forgotten
 }

@@ -2,7 +2,8 @@
 // beats, runs the protocol that makes a new view of those that are left (commit.h), and gives them
 // the means to talk in it: a segment of shared memory, or one another's ports.
 //
-// Nothing here blocks or ends a process. One thread.
+// Nothing here blocks or ends a process. When no view can be made, for want of memory or of
+// descriptors, an Error says why, and who was lost. One thread.
 #pragma once
 
 #include <algorithm>
@@ -125,6 +126,7 @@ class Coordination {
   }
   std::optional<std::pair<int, std::string>> find_unreachable(Clock::time_point now);
   void obey(const std::vector<commit::Action>& actions, const std::string& news);
+  void carry_out(const std::vector<commit::Action>& actions, const std::string& news);
   const SharedSegment* segment() const { return segment_ ? &*segment_ : options_.segment; }
 
   const CoordinationOptions options_;

@@ -1,14 +1,124 @@
 #include "cluster/coordination.h"
 
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <iterator>
 #include <numeric>
 
+#include "error_of.h"
+#include "fabric/fabric_testing.h"
 #include "param/orders_words.h"
 
 namespace starling {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// While one exists, this process has less.
+class Limit {
+ public:
+  Limit(__rlimit_resource what, rlim_t most) : what_(what) {
+    getrlimit(what_, &before_);
+    const rlimit less{.rlim_cur = most, .rlim_max = before_.rlim_max};
+    setrlimit(what_, &less);
+  }
+  ~Limit() { setrlimit(what_, &before_); }
+
+ private:
+  const __rlimit_resource what_;
+  rlimit before_{};
+};
+
+// Three workers that share memory, of whom the second is lost.
+class AWorkerIsLost : public testing::Test {
+ protected:
+  AWorkerIsLost() {
+    for (const int worker : {0, 1, 2}) {
+      auto [launcher, own] = control_sockets();
+      coordination_.add(worker, std::move(launcher), 0, false);
+      workers_.push_back(std::move(own));
+    }
+    coordination_.lose(1, "somebody killed it");
+    for (const int worker : {0, 2}) {
+      EXPECT_EQ(next(worker).commit.kind, commit::Message::Kind::kPrepare);
+      ControlMessage ready;
+      ready.kind = ControlMessage::Kind::kCommit;
+      ready.commit = {
+          .kind = commit::Message::Kind::kReady, .view = 2, .from = worker, .has_state = true};
+      EXPECT_TRUE(send_control(workers_[static_cast<size_t>(worker)].fd(), ready));
+    }
+  }
+
+  ControlMessage next(int worker) {
+    bool ended = false;
+    auto message = receive_control(workers_[static_cast<size_t>(worker)].fd(), ended);
+    EXPECT_TRUE(message) << worker;
+    return message ? std::move(*message) : ControlMessage();
+  }
+  void hear_both() {
+    coordination_.hear(0);
+    coordination_.hear(2);
+  }
+
+  const SharedSegment first_ = ShmFabric::make_segment({.world = 3});
+  Coordination coordination_{{.workers = 3, .segment = &first_}};
+  std::vector<Socket> workers_;
+};
+
+TEST_F(AWorkerIsLost, WithLittleMemoryTheOthersTalkThroughShortRings) {
+  {
+    const Limit limit(RLIMIT_FSIZE, 100'000);
+    hear_both();
+  }
+  std::vector<ControlMessage> resumed;
+  for (const int worker : {0, 2}) {
+    resumed.push_back(next(worker));
+    EXPECT_EQ(resumed.back().commit.kind, commit::Message::Kind::kResume);
+    ASSERT_TRUE(resumed.back().segment);
+    EXPECT_NE(fcntl(resumed.back().segment.fd(), F_GETFD) & FD_CLOEXEC, 0);
+  }
+  run_threads(2, [&](int rank) {
+    ShmFabric fabric(resumed[static_cast<size_t>(rank)].segment.fd(), rank);
+    const std::vector<std::byte> sent = pattern(1 << 20, 7);
+    std::vector<std::byte> in(sent.size());
+    const Status status = rank == 0 ? send(fabric, 1, 1, sent, soon(fabric))
+                                    : receive(fabric, 0, 1, in, soon(fabric));
+    EXPECT_TRUE(status.ok());
+    if (rank == 1) {
+      EXPECT_TRUE(in == sent);
+    }
+    EXPECT_TRUE(fabric.barrier().pass(soon(fabric)).ok());
+  });
+  EXPECT_TRUE(coordination_.unsettled().empty());
+}
+
+TEST_F(AWorkerIsLost, WithNoMemoryTheErrorSaysWhoItWas) {
+  const Error error = [&] {
+    const Limit limit(RLIMIT_FSIZE, 1000);
+    return error_of([&] { hear_both(); });
+  }();
+  EXPECT_THAT(error.what(),
+              AllOf(HasSubstr("worker 1 was lost: somebody killed it; no new view can be made: "),
+                    HasSubstr("of shared memory: files are limited to 1000 bytes")));
+  EXPECT_THAT(error.hint(), HasSubstr("--resume"));
+}
+
+// A worker that is given none would take the segment of the view before.
+TEST_F(AWorkerIsLost, WithoutADescriptorForItsWorkerASegmentIsAnError) {
+  const int next_free = fcntl(first_.fd(), F_DUPFD_CLOEXEC, 0);
+  close(next_free);
+  const Error error = [&] {
+    const Limit limit(RLIMIT_NOFILE, static_cast<rlim_t>(next_free) + 1);
+    return error_of([&] { hear_both(); });
+  }();
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("worker 1 was lost: "),
+                                  HasSubstr("no descriptor for a shared segment")));
+}
 
 // One message of them would be longer than a message can be with many workers, and longer than what
 // a socket holds with more.

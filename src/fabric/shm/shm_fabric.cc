@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <new>
@@ -15,6 +16,9 @@ namespace {
 constexpr uint64_t kSegmentMagic = 0x316D687367727473;  // "strgshm1"
 constexpr int kWorldMost = 4096;
 constexpr size_t kPageBytes = 4096;
+// There is a ring for each pair of ranks: with more than 32 of them rings are shorter, so that all
+// together have this much, until they are as short as they may be.
+constexpr size_t kAllRingsBytes = 128 << 20;
 // Messages in place, under way from one rank to another.
 constexpr uint64_t kCells = 64;
 
@@ -70,14 +74,19 @@ struct ShmFabric::Layout {
   }
 };
 
+size_t ShmFabric::ring_bytes_for(int world) {
+  const size_t pairs = static_cast<size_t>(world) * static_cast<size_t>(world);
+  return std::clamp(std::bit_floor(kAllRingsBytes / pairs), kRingBytesLeast, kRingBytesMost);
+}
+
 SharedSegment ShmFabric::make_segment(const ShmSegmentOptions& options) {
-  if (options.world < 1 || options.world > kWorldMost || !std::has_single_bit(options.ring_bytes)) {
+  if (options.world < 1 || options.world > kWorldMost ||
+      (options.ring_bytes != 0 && !std::has_single_bit(options.ring_bytes))) {
     throw std::logic_error("a segment has 1 to 4096 ranks, and rings of a power of two");
   }
-  SharedSegment segment =
-      SharedSegment::create("fabric", Layout(options.world, options.ring_bytes).bytes);
-  new (segment.bytes().data())
-      Header{kSegmentMagic, static_cast<uint64_t>(options.world), options.ring_bytes};
+  const size_t ring = options.ring_bytes != 0 ? options.ring_bytes : ring_bytes_for(options.world);
+  SharedSegment segment = SharedSegment::create("fabric", Layout(options.world, ring).bytes);
+  new (segment.bytes().data()) Header{kSegmentMagic, static_cast<uint64_t>(options.world), ring};
   return segment;
 }
 

@@ -21,7 +21,7 @@ namespace starling {
 
 struct ShmSegmentOptions {
   int world = 1;
-  size_t ring_bytes = 128 << 10;  // per ordered pair; a power of two
+  size_t ring_bytes = 0;  // per ordered pair, a power of two; 0: by the number of ranks
 };
 
 struct ShmOptions {
@@ -37,6 +37,9 @@ class ShmFabric final : public StreamFabric, private InPlaceSource {
   // The segment of a world: the launcher makes it, and its ranks inherit the descriptor. Throws
   // Error (run_error) when there is no room.
   static SharedSegment make_segment(const ShmSegmentOptions& options);
+  // By default. A message may be longer than its ring.
+  static constexpr size_t kRingBytesLeast = 4 << 10, kRingBytesMost = 128 << 10;
+  static size_t ring_bytes_for(int world);
   // Marks a rank of that segment's world gone and wakes all: for the launcher that reaped it.
   static void mark_gone_in(const SharedSegment& segment, int rank);
 

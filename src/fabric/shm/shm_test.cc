@@ -115,6 +115,41 @@ TEST(ShmFabric, CopiesLargeMessagesStraightFromWhereTheyLie) {
   });
 }
 
+TEST(ShmFabric, RingsAreShorterTheMoreThereAre) {
+  for (const int world : {1, 2, 8, 32}) EXPECT_EQ(ShmFabric::ring_bytes_for(world), 128u << 10);
+  EXPECT_EQ(ShmFabric::ring_bytes_for(33), 64u << 10);
+  EXPECT_EQ(ShmFabric::ring_bytes_for(64), 32u << 10);
+  EXPECT_EQ(ShmFabric::ring_bytes_for(128), 8u << 10);
+  for (const int world : {256, 1024, 4096})
+    EXPECT_EQ(ShmFabric::ring_bytes_for(world), ShmFabric::kRingBytesLeast);
+}
+
+TEST(ShmFabric, MessagesMayBeLongerThanTheShortestRings) {
+  const SharedSegment segment =
+      ShmFabric::make_segment({.world = 3, .ring_bytes = ShmFabric::kRingBytesLeast});
+  run_threads(3, [&](int rank) {
+    ShmFabric fabric(segment, rank);
+    for (const size_t bytes : {size_t{1}, ShmFabric::kRingBytesLeast - 1,
+                               ShmFabric::kRingBytesLeast, size_t{100'003}, size_t{3} << 20}) {
+      // All to all at once.
+      const std::vector<std::byte> out = pattern(bytes, static_cast<uint64_t>(rank));
+      std::vector<std::vector<std::byte>> in(3, std::vector<std::byte>(bytes));
+      std::vector<Ticket> tickets;
+      for (int peer = 0; peer < 3; ++peer) {
+        if (peer == rank) continue;
+        tickets.push_back(fabric.start_send(peer, bytes, out));
+        tickets.push_back(fabric.start_receive(peer, bytes, in[static_cast<size_t>(peer)]));
+      }
+      for (const Ticket ticket : tickets) ASSERT_TRUE(wait(fabric, ticket, soon(fabric)).ok());
+      for (int peer = 0; peer < 3; ++peer) {
+        if (peer == rank) continue;
+        EXPECT_TRUE(in[static_cast<size_t>(peer)] == pattern(bytes, static_cast<uint64_t>(peer)));
+      }
+    }
+    ASSERT_TRUE(fabric.barrier().pass(soon(fabric)).ok());
+  });
+}
+
 TEST(ShmFabric, WhatIsTakenBackIsNotReceived) {
   constexpr size_t kBytes = 1 << 20;
   const SharedSegment segment = ShmFabric::make_segment({.world = 2});
