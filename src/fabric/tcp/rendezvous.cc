@@ -21,8 +21,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Connections that have not said who they are: more than these and the oldest are closed.
+// Connections that have not said who they are: while there are so many, others wait, and those that
+// have had this time to say it are closed. A worker says it at once.
 constexpr size_t kStrangersMost = 256;
+constexpr std::chrono::seconds kStrangersTime{1};
 // For an interrupt, and between two tries to reach one who is not in the same view yet.
 constexpr std::chrono::milliseconds kLookEvery{5};
 
@@ -71,7 +73,9 @@ class Meeting {
     bool answered = false;  // of one that came: `out` is our answer
     std::optional<Hello> hello;
     bool over = false;
+    Clock::time_point came = Clock::now();
 
+    bool is_stranger() const { return peer < 0 && !hello; }
     bool wants_to_write() const { return (peer >= 0 || answered) && sent < kHelloBytes; }
   };
 
@@ -88,7 +92,9 @@ class Meeting {
   }
 
   void wait_and_serve() {
-    std::vector<pollfd> polled = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0}};
+    const bool full = is_full();
+    std::vector<pollfd> polled = {
+        {.fd = full ? -1 : listener_.fd(), .events = POLLIN, .revents = 0}};
     for (const Guest& guest : guests_) {
       polled.push_back({.fd = guest.socket.fd(),
                         .events = static_cast<short>(guest.wants_to_write() ? POLLOUT : POLLIN),
@@ -97,7 +103,8 @@ class Meeting {
     auto left = std::chrono::ceil<std::chrono::milliseconds>(end_ - Clock::now()).count();
     const bool interrupted = options_.interrupt != nullptr && options_.interrupt->load();
     if (left <= 0 || interrupted) throw_missing(interrupted);
-    left = std::min<long>(left, options_.interrupt != nullptr ? kLookEvery.count() : INT_MAX);
+    left =
+        std::min<long>(left, full || options_.interrupt != nullptr ? kLookEvery.count() : INT_MAX);
     if (poll(polled.data(), polled.size(), static_cast<int>(left)) < 0) return;  // interrupted
     for (size_t i = 0; i < guests_.size(); ++i) {
       if (polled[i + 1].revents != 0) serve(guests_[i]);
@@ -106,15 +113,27 @@ class Meeting {
     if (polled[0].revents != 0) accept_all();
   }
 
+  // Who has come and waited to be let in has mostly said hello already.
   void accept_all() {
-    while (Socket socket = listener_.accept()) {
-      const auto stranger = [](const Guest& guest) { return guest.peer < 0; };
-      if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), stranger)) >=
-          kStrangersMost) {
-        guests_.erase(std::find_if(guests_.begin(), guests_.end(), stranger));
-      }
-      guests_.emplace_back().socket = std::move(socket);
+    while (!is_full()) {
+      Guest guest;
+      guest.socket = listener_.accept();
+      if (!guest.socket) return;
+      serve(guest);
+      if (guest.wants_to_write()) serve(guest);
+      if (!guest.over) guests_.push_back(std::move(guest));
     }
+  }
+
+  // Whether there are as many strangers as there may be, without those whose time is up.
+  bool is_full() {
+    const auto strangers = std::count_if(guests_.begin(), guests_.end(),
+                                         [](const Guest& guest) { return guest.is_stranger(); });
+    if (static_cast<size_t>(strangers) < kStrangersMost) return false;
+    const Clock::time_point now = Clock::now();
+    return std::erase_if(guests_, [&](const Guest& guest) {
+             return guest.is_stranger() && now - guest.came >= kStrangersTime;
+           }) == 0;
   }
 
   void serve(Guest& guest) {

@@ -14,6 +14,7 @@
 
 #include "error_of.h"
 #include "fabric/fabric_testing.h"
+#include "fabric/tcp/rendezvous.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -125,6 +126,34 @@ TEST_F(OneSide, StrangersAreClosedAndHoldNobodyUp) {
     EXPECT_TRUE(right.hear(1).empty());
   });
   const TcpFabric fabric(std::move(listener_), options());
+}
+
+// As when the first rank is the last to come: the others have connected and said hello already.
+TEST_F(OneSide, HoweverManyHaveComeBeforeItLooksTheyAreWelcome) {
+  constexpr uint32_t kOthers = 300;
+  std::vector<Stranger> others;
+  for (uint32_t rank = 1; rank <= kOthers; ++rank) {
+    Hello hello = good_hello();
+    hello.rank = rank;
+    hello.world = kOthers + 1;
+    others.emplace_back(address_).say_hello(hello);
+  }
+  RendezvousOptions meeting{.addresses = {address_}, .token = test_token()};
+  meeting.addresses.resize(kOthers + 1);
+  const auto found = rendezvous(listener_, meeting);
+  for (uint32_t rank = 1; rank <= kOthers; ++rank) {
+    EXPECT_EQ(found[rank].size(), 1u);
+    std::vector<std::byte> answer = others[rank - 1].hear(kHelloBytes);
+    ASSERT_EQ(answer.size(), kHelloBytes) << rank;
+    EXPECT_EQ(parse_hello(std::span(answer).first<kHelloBytes>())->verdict, HelloVerdict::kWelcome);
+  }
+}
+
+// More who say nothing than are let in at a time, and before who belongs here.
+TEST_F(OneSide, HoweverManyStrangersAreSilentTheyHoldNobodyUpForLong) {
+  std::vector<Stranger> silent;
+  for (int i = 0; i < 300; ++i) silent.emplace_back(address_);
+  meet([](Fabric& fabric) { EXPECT_FALSE(fabric.gone(1)); }, [](Stranger&) {});
 }
 
 TEST_F(OneSide, TellsAWorkerOfTheJobWhyItIsRefused) {
