@@ -122,6 +122,17 @@ bool Membership::send(ControlMessage message) {
   message.commit.view = view_;
   message.step = step_.load(std::memory_order_relaxed);
   message.steps = steps_.load(std::memory_order_relaxed);
+  return deliver(message);
+}
+
+bool Membership::send(const commit::Message& message) {
+  ControlMessage control;
+  control.kind = ControlMessage::Kind::kCommit;
+  control.commit = message;
+  return deliver(control);
+}
+
+bool Membership::deliver(const ControlMessage& message) const {
   const Instant deadline = std::chrono::steady_clock::now() + kSendWait;
   while (!send_control(socket_.fd(), message)) {  // the launcher has much to read just now
     pollfd polled{socket_.fd(), POLLOUT, 0};
@@ -130,13 +141,6 @@ bool Membership::send(ControlMessage message) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
   }
   return true;
-}
-
-void Membership::send(const commit::Message& message) {
-  ControlMessage control;
-  control.kind = ControlMessage::Kind::kCommit;
-  control.commit = message;
-  send_control(socket_.fd(), control);
 }
 
 }  // namespace starling

@@ -58,13 +58,16 @@ class Membership {
   // What the coordinator said next, of commit.h. Nothing at the deadline, or when the launcher is
   // gone.
   std::optional<ControlMessage> next(Instant deadline);
-  void send(const commit::Message& message);
-  // Marked with the view and the step. False when the launcher is gone.
+  // As it is: it says of which view it is. Both wait while the launcher has much to read, and are
+  // false when it is gone.
+  bool send(const commit::Message& message);
+  // Marked with the view and the step.
   bool send(ControlMessage message);
 
  private:
   void listen(int quit);
   void beat() const;
+  bool deliver(const ControlMessage& message) const;
   bool take_messages();  // true: no more will come
 
   const Socket socket_;

@@ -2,9 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include <chrono>
-#include <optional>
+#include <atomic>
+#include <fstream>
+#include <string>
+#include <thread>
 
 namespace starling {
 namespace {
@@ -21,6 +25,52 @@ std::optional<ControlMessage> hear(const Socket& launcher) {
     poll(&polled, 1, 1000);
   }
   return std::nullopt;
+}
+
+// Whether a thread of this process sleeps in the kernel.
+bool sleeps(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t end = text.rfind(')');  // "id (name) state …"
+  return end != std::string::npos && text.compare(end, 3, ") S") == 0;
+}
+
+// The coordinator waits for what a worker says of itself, and nobody says it twice.
+TEST(Membership, WhatTheCoordinatorWaitsForIsSentHoweverLateTheLauncherReads) {
+  auto [launcher, worker] = control_sockets();
+  const int line = worker.fd();
+  Membership membership(std::move(worker));
+  membership.enter(3);
+  while (send_control(line, {})) continue;  // until it holds no more
+
+  std::atomic<pid_t> thread{0};
+  std::atomic<bool> returned{false};
+  const std::jthread sender([&] {
+    thread = static_cast<pid_t>(syscall(SYS_gettid));
+    EXPECT_TRUE(membership.send({.kind = commit::Message::Kind::kReady,
+                                 .view = 7,
+                                 .from = 2,
+                                 .has_state = true,
+                                 .progress = {12, commit::Phase::kReduced}}));
+    returned = true;
+  });
+  // It has tried in vain: it waits, or has given up.
+  while (!returned && !(thread != 0 && sleeps(thread))) std::this_thread::yield();
+
+  bool has_come = false;
+  for (const auto end = Clock::now() + kSoon; !has_come && Clock::now() < end;) {
+    const auto message = hear(launcher);
+    ASSERT_TRUE(message);
+    has_come = message->kind == ControlMessage::Kind::kCommit;
+    if (has_come) {
+      EXPECT_EQ(message->commit.kind, commit::Message::Kind::kReady);
+      EXPECT_EQ(message->commit.view, 7) << "not the one that it is in";
+      EXPECT_EQ(message->commit.from, 2);
+      EXPECT_EQ(message->commit.progress, (commit::Progress{12, commit::Phase::kReduced}));
+    }
+  }
+  EXPECT_TRUE(has_come);
 }
 
 // One wait may be within another: what a worker writes while it enters a new view.
