@@ -15,6 +15,7 @@
 
 #include "base/lost_worker.h"
 #include "base/retired_worker.h"
+#include "base/sha256.h"
 #include "cluster/enough_shards.h"
 #include "fabric/tcp/tcp_fabric.h"
 #include "param/orders_words.h"
@@ -23,7 +24,7 @@
 namespace starling {
 namespace {
 
-// Texts that are compared, of every worker.
+// Texts that are compared, of every worker, with the zero at their end.
 constexpr size_t kSharedTextBytes = 4096;
 // For what the launcher decides on: a longer wait is a fault of its own. It may let workers wait
 // for others to join.
@@ -39,6 +40,15 @@ std::vector<int> missing_ranks(const std::vector<int>& before, const std::vector
       ranks.push_back(static_cast<int>(rank));
   }
   return ranks;
+}
+
+// The text, or of one that is too long as much as there is room for, and what tells it from others
+// that begin so.
+std::string to_compare(const std::string& text) {
+  if (text.size() < kSharedTextBytes) return text;
+  const std::string rest =
+      fmt::format("\n{} bytes in all, SHA-256 {}", text.size(), sha256_hex(text));
+  return text.substr(0, kSharedTextBytes - 1 - rest.size()) + rest;
 }
 
 std::string first_difference(const std::string& a, const std::string& b) {
@@ -103,8 +113,8 @@ void World::enter(const WorkerPlace& means) {
   if (fabric_) former_.push_back(std::move(fabric_));
   if (means.fabric == FabricKind::kShm) {
     ShmOptions options;
-    // Who serves while the worker computes must not spin on its core, nor who waits for one that has
-    // the same core: of that the launcher alone knows, which tells all of them the same.
+    // Who serves while the worker computes must not spin on its core, nor who waits for one that
+    // has the same core: of that the launcher alone knows, which tells all of them the same.
     if (place_.apart || place_.crowded) options.spin = std::chrono::nanoseconds(0);
     auto shm = std::make_unique<ShmFabric>(means.descriptor, rank_, options);
     shm_ = shm.get();
@@ -263,8 +273,8 @@ std::optional<World::Difference> World::compare(const char* what, const std::str
   const auto count = static_cast<size_t>(workers());
   std::vector<char> texts(count * kSharedTextBytes, 0);
   const auto of = [&](size_t rank) { return texts.data() + rank * kSharedTextBytes; };
-  std::memcpy(of(static_cast<size_t>(rank())), text.data(),
-              std::min(text.size(), kSharedTextBytes - 1));
+  const std::string own = to_compare(text);
+  std::memcpy(of(static_cast<size_t>(rank())), own.data(), own.size());
   std::vector<size_t> cuts;
   for (size_t r = 0; r <= count; ++r) cuts.push_back(r * kSharedTextBytes);
   all_gather(what, std::as_writable_bytes(std::span(texts)), cuts);

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <optional>
+#include <string>
 
 #include "error_of.h"
-#include "fabric/shm/shm_fabric.h"
+#include "fabric/fabric_testing.h"
 
 namespace starling {
 namespace {
@@ -41,6 +43,30 @@ TEST(World, SpinsOnlyWithACoreOfItsOwn) {
   EXPECT_GT(spin(false, false), 0);
   EXPECT_EQ(spin(true, false), 0);
   EXPECT_EQ(spin(false, true), 0);
+}
+
+TEST(World, TextsAreComparedToTheirEndHoweverLong) {
+  struct Case {
+    size_t length;
+    std::string ends[2];
+    bool differ;
+  };
+  for (const auto& [length, ends, differ] :
+       {Case{5000, {"a", "b"}, true}, Case{5000, {"a", "ab"}, true}, Case{5000, {"a", "a"}, false},
+        Case{4094, {"a", "b"}, true}, Case{4094, {"a", "ab"}, true}, Case{4094, {"a", "a"}, false},
+        Case{4095, {"a", "b"}, true}}) {
+    SCOPED_TRACE(length);
+    const SharedSegment segment = ShmFabric::make_segment({.world = 2});
+    run_threads(2, [&](int rank) {
+      World world({.rank = rank, .workers = 2, .descriptor = segment.fd()});
+      const std::string text = std::string(length - 1, 'x') + ends[rank];
+      const std::optional<World::Difference> found = world.compare("job", text);
+      EXPECT_EQ(found.has_value(), differ);
+      if (!found) return;
+      EXPECT_EQ(found->worker, 1);
+      EXPECT_THAT(found->lines, HasSubstr("\" against \""));
+    });
+  }
 }
 
 }  // namespace
