@@ -153,38 +153,54 @@ TEST_F(WorkersControl, OneWorkerThatOthersMayJoin) {
   expect_same_at_its_end("run");
 }
 
-// The chief writes to it, and waits for as long as its user likes; that is no reason to kill it,
-// and the next chief after it.
-TEST_F(WorkersControl, APausedTerminalCostsNobody) {
+// The chief waits for as long as its reader likes; that is no reason to kill it, and the next chief
+// after it.
+TEST_F(WorkersControl, WhatNobodyReadsCostsNobody) {
   constexpr double kLimit = 1;  // the least that there may be
-  const Socket terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
-  ASSERT_TRUE(grantpt(terminal.fd()) == 0 && unlockpt(terminal.fd()) == 0);
-  const std::string path = ptsname(terminal.fd());
-  const Socket full(open(path.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
-  while (::write(full.fd(), "x", 1) == 1) continue;  // nobody reads
-  Words words = {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>" + path, STARLING_COMMAND};
-  for (const std::string& word : train(
-           "run", 6, of(2, "shm", {"--set", fmt::format("strategy.progress_limit={}", kLimit)}))) {
-    if (word != "--no-progress") words.push_back(word);
-  }
-  Process process(words, {.folder = folder_.string()});
+  constexpr int kEpochs = 300;  // whose lines the pipe does not hold
+  Words words = train("run", kEpochs, of(2, "shm", {"--set", "strategy.progress_limit=1"}));
+  std::erase(words, "--no-progress");
+  Process process = start(words);
   const auto seconds = [&] { return await("run", "running").at("seconds").get<double>(); };
   for (const double begin = seconds(); seconds() < begin + 3 * kLimit;) {
     ASSERT_FALSE(HasFailure());
     const Json workers = await("run", "running").at("workers");
     for (const Json& worker : workers) ASSERT_EQ(worker.at("state"), "working") << worker;
   }
-  // It is read from now on.
-  const std::jthread reader([&](const std::stop_token& over) {
-    char text[4096];
-    while (!over.stop_requested()) {
-      pollfd polled{terminal.fd(), POLLIN, 0};
-      if (poll(&polled, 1, 10) == 1 && ::read(terminal.fd(), text, sizeof text) < 0) break;
-    }
-  });
-  EXPECT_EQ(process.wait(), 0);
+  EXPECT_EQ(process.wait(), 0) << process.error();
+  EXPECT_THAT(process.error(), HasSubstr(fmt::format("epoch {}/{}", kEpochs, kEpochs)));
   EXPECT_EQ(report("run").at("workers"), 2);
   EXPECT_EQ(lost_in("run"), 0u);
+}
+
+// The run goes on to its end, and shows then what it has not shown.
+TEST_F(WorkersControl, APausedTerminalIsWaitedForAtTheEndAlone) {
+  const Socket terminal(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
+  ASSERT_TRUE(grantpt(terminal.fd()) == 0 && unlockpt(terminal.fd()) == 0);
+  const std::string path = ptsname(terminal.fd());
+  const Socket full(open(path.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK));
+  while (::write(full.fd(), "x", 1) == 1) continue;  // nobody reads
+  Words words = {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>" + path, STARLING_COMMAND};
+  for (const std::string& word : train("run", 6, of(2, "shm"))) {
+    if (word != "--no-progress") words.push_back(word);
+  }
+  Process process(words, {.folder = folder_.string()});
+  const auto end = Process::Clock::now() + kSoon;
+  while (!exists("run/report.json") && Process::Clock::now() < end) std::this_thread::yield();
+  EXPECT_EQ(report("run").at("workers"), 2);
+
+  std::string shown;
+  while (shown.find("epoch 6/6") == std::string::npos) {  // it is read from now on
+    pollfd polled{terminal.fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&polled, 1, 20'000), 1) << shown;
+    char text[4096];
+    const ssize_t bytes = ::read(terminal.fd(), text, sizeof text);
+    ASSERT_GT(bytes, 0);
+    shown.append(text, static_cast<size_t>(bytes));
+  }
+  for (int epoch = 1; epoch <= 6; ++epoch)
+    EXPECT_EQ(count(shown, fmt::format("epoch {}/6", epoch)), 1);
+  EXPECT_EQ(process.wait(), 0);
 }
 
 // Workers read job and data by themselves. What is wrong with them now does no harm to those who

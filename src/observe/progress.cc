@@ -77,19 +77,24 @@ ProgressBar::ProgressBar(std::FILE* out, ProgressOptions options)
 }
 
 ProgressBar::~ProgressBar() {
-  if (!line_open_) return;
-  write([&] { std::fputs("\n", out_); });
+  if (line_open_) text_ += "\n";
+  if (!text_.empty()) write();
 }
 
-void ProgressBar::write(FunctionRef<void()> print) {
+void ProgressBar::write() {
   options_.write_by([&] {
-    print();
+    std::fwrite(text_.data(), 1, text_.size(), out_);
     std::fflush(out_);
   });
+  text_.clear();
+}
+
+void ProgressBar::write_if_ready() {
+  if (!options_.terminal || is_ready(out_)) write();
 }
 
 void ProgressBar::clear() {
-  if (line_open_) std::fputs("\r\x1b[K", out_);
+  if (line_open_) text_ += "\r\x1b[K";
   line_open_ = false;
 }
 
@@ -109,33 +114,31 @@ void ProgressBar::update(const Update& update) {
   if (drawn_s_ && now_s_ - *drawn_s_ < kRedrawInterval_s) return;
   drawn_s_ = now_s_;
   if (!is_ready(out_)) return;
-  write([&] { draw(); });
+  draw();
+  write();
 }
 
 void ProgressBar::draw() {
   const int columns = options_.columns();
-  std::fputs(("\r" + running_line(columns) + "\x1b[K").c_str(), out_);
+  text_ += "\r" + running_line(columns) + "\x1b[K";
   line_open_ = true;
 }
 
 void ProgressBar::end_epoch(const EpochRecord& record) {
   if (!options_.enabled) return;
   const std::lock_guard lock(mutex_);
-  write([&] {
-    clear();
-    std::fputs((epoch_line(record) + "\n").c_str(), out_);
-  });
+  clear();
+  text_ += epoch_line(record) + "\n";
+  write_if_ready();
 }
 
 void ProgressBar::print_line(std::string_view line) {
   const std::lock_guard lock(mutex_);
-  write([&] {
-    const bool redraw = line_open_;
-    clear();
-    std::fwrite(line.data(), 1, line.size(), out_);
-    std::fputs("\n", out_);
-    if (redraw) draw();
-  });
+  const bool redraw = line_open_;
+  clear();
+  text_.append(line) += "\n";
+  if (redraw) draw();
+  write_if_ready();
 }
 
 std::string ProgressBar::bar(int width, double fraction) const {

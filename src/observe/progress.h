@@ -2,7 +2,8 @@
 //   epoch 2/3 ━━━━━━━━━━╸          512/938  41,230 samples/s  loss 0.3121  acc 89.1%  eta 00:12
 // On a terminal it is redrawn at most 10 times a second, fits the width of the window, and leaves
 // one line for each epoch. Elsewhere (a file, a pipe) only that line per epoch is written. Any
-// thread may call; nothing blocks but the stream itself. The bar is not drawn while that would.
+// thread may call; nothing blocks but the stream itself, and a terminal that is paused only at the
+// end: meanwhile the bar is not drawn, and lines are kept.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ struct ProgressOptions {
   bool color = false;                    // colours of the terminal
   std::function<double()> clock_s = {};  // default: the steady clock
   std::function<int()> columns = {};     // default: asks the terminal, 80 when it does not know
-  // Calls what writes to the stream, for who has to know of it: a terminal that is paused holds the
-  // writer up for as long as its user likes. Default: calls it, and no more.
+  // Calls what writes to the stream, for who has to know of it: one that nobody reads holds the
+  // writer up for as long as its reader likes. Default: calls it, and no more.
   std::function<void(FunctionRef<void()> write)> write_by = {};
 };
 
@@ -50,7 +51,7 @@ class ProgressBar {
 
   // `out` outlives the object.
   explicit ProgressBar(std::FILE* out, ProgressOptions options = {});
-  // Ends an open line with a newline.
+  // Ends an open line with a newline. Waits until all is written.
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
@@ -64,7 +65,8 @@ class ProgressBar {
   void print_line(std::string_view line);
 
  private:
-  void write(FunctionRef<void()> print);
+  void write();
+  void write_if_ready();
   void draw();
   void clear();
   std::string bar(int width, double fraction) const;
@@ -80,6 +82,7 @@ class ProgressBar {
   double now_s_ = 0;
   std::optional<double> drawn_s_;  // when the bar was drawn last in this epoch
   bool line_open_ = false;
+  std::string text_;  // that is not yet written
 };
 
 }  // namespace starling

@@ -10,8 +10,10 @@
 namespace starling {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 // A stream into memory, a clock moved by hand and a window of any width.
 class ProgressTest : public testing::Test {
@@ -111,7 +113,7 @@ TEST_F(ProgressTest, WritesThroughWhoHasToKnowOfIt) {
   EXPECT_EQ(written(), "");
 }
 
-TEST_F(ProgressTest, TheBarWaitsForNoTerminal) {
+TEST_F(ProgressTest, ATerminalThatIsPausedIsNotWaitedFor) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
   std::FILE* const out = fdopen(ends[1], "w");
@@ -123,12 +125,15 @@ TEST_F(ProgressTest, TheBarWaitsForNoTerminal) {
     progress.begin_epoch({.steps = 10});
     now_s_ += 1;
     progress.update({.done = 1, .samples = 1, .loss = 1});
+    progress.print_line("a note");
+    progress.end_epoch(record());
     while (read(ends[0], bytes, sizeof bytes) > 0) continue;
     now_s_ += 1;
     progress.update({.done = 2, .samples = 1, .loss = 1});
     const ssize_t count = read(ends[0], bytes, sizeof bytes);
     ASSERT_GT(count, 0);
-    EXPECT_THAT(std::string(bytes, static_cast<size_t>(count)), HasSubstr("2/10"));
+    EXPECT_THAT(std::string(bytes, static_cast<size_t>(count)),
+                AllOf(StartsWith("a note\nepoch 2/1"), HasSubstr("2/10"), Not(HasSubstr("1/10"))));
   }
   std::fclose(out);
   close(ends[0]);
