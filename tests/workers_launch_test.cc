@@ -87,6 +87,34 @@ TEST_F(WorkersTest, EndsAreSeenAlsoWhereWhoStartsTheLauncherIgnoresThem) {
       << ignored;
 }
 
+// They may have said nothing.
+TEST_F(WorkersTest, WhichFailedIsSaid) {
+  const Ended ended = run({"launch", "-n", "2", "--", "/bin/sh", "-c",
+                           "if [ $STARLING_RANK = 1 ]; then exit 3; fi; sleep 60"});
+  EXPECT_EQ(ended.code, 3);
+  EXPECT_THAT(ended.error, HasSubstr("error: worker 1 ended with exit code 3"));
+  const Ended killed = run({"launch", "-n", "1", "--", "/bin/sh", "-c", "kill -SEGV $$"});
+  EXPECT_EQ(killed.code, 1);
+  EXPECT_THAT(killed.error, AllOf(HasSubstr("worker 0 was ended by signal 11"),
+                                  Not(HasSubstr("--resume")), Not(HasSubstr("exit code"))));
+}
+
+TEST_F(WorkersTest, AreNamedAmongProcesses) {
+  write_mlp_job();
+  Process process =
+      start({"train", "mlp.toml", "--workers", "2", "--set", "training.epochs=100000"});
+  ASSERT_TRUE(process.wait_for_line("epoch 1/")) << process.error();
+  std::vector<std::string> names;
+  for (const auto& [rank, worker] : workers_of(process)) {
+    std::ifstream file(fmt::format("/proc/{}/comm", worker.id()));
+    names.emplace_back();
+    std::getline(file, names.back());
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAre("starling-w0", "starling-w1"));
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait(), 75) << process.error();
+}
+
 TEST_F(WorkersTest, ProgramThatIsNotThereIsSaidOnce) {
   const std::string error = refused(2, {"launch", "-n", "3", "--", "./nothing"});
   EXPECT_THAT(error, HasSubstr("./nothing can't be started: No such file or directory"));

@@ -22,6 +22,7 @@ class Watched {
     if (fd_ >= 0) close(fd_);
   }
 
+  pid_t id() const { return id_; }
   pid_t group() const { return getpgid(id_); }
   void signal(int number) const { syscall(SYS_pidfd_send_signal, fd_, number, nullptr, 0); }
 

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
 #include "base/retired_worker.h"
 #include "base/say.h"
@@ -181,6 +182,7 @@ int train_command(const Arguments& arguments, const Environment& environment) {
                    .heartbeat_limit = milliseconds(job.strategy.heartbeat_limit),
                    .progress_limit = milliseconds(job.strategy.progress_limit),
                    .farewell = kFarewell,
+                   .resumes = true,
                    .faults = faults,
                    .check_newcomer = [&] { check_unchanged(job, arguments); }});
   }
@@ -194,7 +196,11 @@ int train_command(const Arguments& arguments, const Environment& environment) {
   options.progress = progress_on_stderr(environment, !arguments.no_progress);
   options.should_stop = stop_requested;
   options.faults = faults;
-  if (is_worker) options.cluster = Cluster::from_environment();
+  if (is_worker) {
+    options.cluster = Cluster::from_environment();
+    // In `ps`, and in what the kernel says of one that it has ended.
+    prctl(PR_SET_NAME, fmt::format("starling-w{}", options.cluster.rank()).c_str());
+  }
   RunResult result;
   try {
     result = run_job(job, options);

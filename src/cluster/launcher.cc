@@ -291,6 +291,7 @@ class Launch {
       coordination_->end(rank);
       return dismiss_guests();
     }
+    if (!failed_ && !stopping_ && WIFEXITED(status)) failed_first_ = rank;
     if (!failed_) failed_ = worker.code;
     // A worker that was asked to stop ends with "resume me", or of the signal: the others may be
     // saving still.
@@ -526,10 +527,10 @@ class Launch {
       for (const std::string& news : coordination_->unsettled()) say("error: " + news);
     }
     say(fmt::format(
-        "error: worker {} was ended by signal {} ({})\nhint: {}a run with checkpoints "
-        "goes on with --resume",
-        rank, signal, strsignal(signal),
-        signal == SIGKILL ? "if nobody killed it, memory has run out (see dmesg); " : ""));
+        "error: worker {} was ended by signal {} ({})\nhint: {}{}", rank, signal, strsignal(signal),
+        signal == SIGKILL ? "if nobody killed it, memory has run out (see dmesg); " : "",
+        options_.resumes ? "a run with checkpoints goes on with --resume"
+                         : "start it again, from what it has saved"));
     return 1;
   }
 
@@ -540,6 +541,8 @@ class Launch {
     for (const WorkerError& error : errors)
       say(fmt::format("error: {}\nhint: {}", error.message, error.hint));
     if (!errors.empty() && !errors[0].of_another) return errors[0].exit_code;
+    if (errors.empty() && failed_first_)  // a program that tells only its user
+      say(fmt::format("error: worker {} ended with exit code {}", *failed_first_, *failed_));
     if (failed_) return *failed_;
     const auto done = std::find_if(workers_.begin(), workers_.end(), [](const Worker& worker) {
       return worker.outcome == Outcome::kDone;
@@ -568,6 +571,7 @@ class Launch {
   std::vector<Worker> workers_;
   std::vector<WorkerError> errors_;
   std::optional<int> failed_;                 // the code of the first that did
+  std::optional<int> failed_first_;           // which it was, if it ended by itself
   bool stopping_ = false;                     // all were asked to
   std::optional<Coordination> coordination_;  // if workers are to survive the loss of others
   std::vector<Fault> faults_;                 // that have not happened

@@ -38,6 +38,7 @@ struct LaunchOptions {
   std::chrono::milliseconds heartbeat_limit{2000};
   std::chrono::milliseconds progress_limit{60'000};
   std::chrono::milliseconds farewell{0};  // that workers have after the launcher's death
+  bool resumes = false;                   // the program has --resume
   std::vector<Fault> faults;              // kills and freezes with a time are the launcher's
   // Throws Error if a worker that is started now would not be like the others.
   std::function<void()> check_newcomer = {};

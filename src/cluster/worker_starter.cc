@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "cluster/control.h"
+#include "cluster/worker_error.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -134,12 +135,13 @@ void WorkerStarter::become_worker(int rank, int slot, pid_t launcher, int output
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());
   if (rank > 0) _exit(2);  // the chief says it for all
-  const std::string message = fmt::format(
-      "error: {} can't be started: {}\nhint: give the path of a program, as you would start it "
-      "by itself\n",
-      options_.command[0], std::strerror(errno));
-  static_cast<void>(!write(STDERR_FILENO, message.data(), message.size()));
-  _exit(2);
+  constexpr int kCode = 2;
+  send_worker_error(
+      own.errors,
+      {rank, kCode, false,
+       fmt::format("{} can't be started: {}", options_.command[0], std::strerror(errno)),
+       "give the path of a program, as you would start it by itself"});
+  _exit(kCode);
 }
 
 void WorkerStarter::pin(int slot) const {

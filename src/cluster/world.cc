@@ -28,7 +28,7 @@ namespace {
 constexpr size_t kSharedTextBytes = 4096;
 // For what the launcher decides on: a longer wait is a fault of its own. It may let workers wait
 // for others to join.
-constexpr std::chrono::hours kPatience{24 * 7};
+constexpr std::chrono::hours kLongestJoin{24 * 7};
 // Of the state for newcomers; the collectives of the world have channel 1.
 constexpr Tag kStateTag = Tag{9} << 56;
 
@@ -381,7 +381,7 @@ void World::send(const std::vector<commit::Action>& actions) {
 
 void World::change() {
   membership_->send({.kind = ControlMessage::Kind::kPaused});
-  reform_by(std::chrono::steady_clock::now() + kPatience,
+  reform_by(std::chrono::steady_clock::now() + kLongestJoin,
             LostWorker("workers were to join or leave, and nobody said how", "start the run again"),
             [](std::span<const int>) { return true; });
 }
@@ -408,7 +408,7 @@ void World::drain() { send_surely(ControlMessage::Kind::kDrain, {}); }
 
 void World::join() {
   membership_->send({.kind = ControlMessage::Kind::kHere});
-  reform_by(std::chrono::steady_clock::now() + kPatience,
+  reform_by(std::chrono::steady_clock::now() + kLongestJoin,
             LostWorker("the others have not let this worker in", "start it again"),
             [](std::span<const int>) { return false; });
 }
