@@ -112,10 +112,14 @@ TEST_F(AWorkerIsLost, WithNoMemoryTheErrorSaysWhoItWas) {
 TEST_F(AWorkerIsLost, WithoutADescriptorForItsWorkerASegmentIsAnError) {
   const int next_free = fcntl(first_.fd(), F_DUPFD_CLOEXEC, 0);
   close(next_free);
-  const Error error = [&] {
+  // UBSan wants descriptors when it first meets an object with virtual functions of some class.
+  EXPECT_STREQ(run_error("met", "").what(), "met");
+  const Error error = [next_free](Coordination& coordination) {
     const Limit limit(RLIMIT_NOFILE, static_cast<rlim_t>(next_free) + 1);
-    return error_of([&] { hear_both(); });
-  }();
+    return error_of([&] {
+      for (const int worker : {0, 2}) coordination.hear(worker);
+    });
+  }(coordination_);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("worker 1 was lost: "),
                                   HasSubstr("no descriptor for a shared segment")));
 }
