@@ -9,6 +9,7 @@ namespace {
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using testing::Not;
 
 struct Operation {
@@ -66,7 +67,7 @@ TEST_P(WorkersKilled, IsToldByAllOthers) {
 TEST_P(WorkersKilled, IsWhatEndsTheOperation) {
   const Ended ended = run_with_death_at(0);
   EXPECT_EQ(ended.code, 7) << ended.error;
-  EXPECT_THAT(ended.error, Not(HasSubstr("error")));
+  EXPECT_THAT(ended.error, MatchesRegex("error: worker [0-3] ended with exit code 7\n"));
 }
 
 std::vector<Operation> operations() {
