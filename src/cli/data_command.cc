@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/say.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "data/catalog.h"
@@ -31,8 +32,8 @@ void print_info(const char* role, const data::Dataset& dataset) {
 }  // namespace
 
 int data_get_command(const Arguments& arguments) {
-  const std::filesystem::path folder = data::get(
-      arguments.target, [](const std::string& line) { fmt::print(stderr, "{}\n", line); });
+  const std::filesystem::path folder =
+      data::get(arguments.target, [](const std::string& line) { say(stderr, "{}\n", line); });
   fmt::print("{} is in {}\n", arguments.target, folder.string());
   return kExitDone;
 }

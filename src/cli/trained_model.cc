@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/isa.h"
+#include "base/say.h"
 #include "job/job_build.h"
 #include "job/run_folder.h"
 #include "starling/error.h"
@@ -36,7 +37,7 @@ fs::path find_weights(const RunFolder& folder) {
     const auto loaded = CheckpointStore(folder.checkpoints()).load_latest();
     if (loaded) {
       for (const std::string& skipped : loaded->skipped) {
-        fmt::print(stderr, "note: a damaged checkpoint was passed over: {}\n", skipped);
+        say(stderr, "note: a damaged checkpoint was passed over: {}\n", skipped);
       }
       return loaded->path;
     }
