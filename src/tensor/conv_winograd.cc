@@ -8,30 +8,15 @@
 #include <hwy/highway.h>
 
 #include "tensor/conv_tiles-inl.h"
+#include "tensor/conv_winograd_points.h"
 
 #ifndef STARLING_CONV_WINOGRAD_CONSTANTS
 #define STARLING_CONV_WINOGRAD_CONSTANTS
 namespace starling {
 namespace {
 
-constexpr int64_t kTile = 4;     // outputs of a tile, each way
-constexpr int64_t kPatch = 6;    // inputs of a tile, each way
-constexpr int64_t kPlaces = 36;  // products of a tile
-constexpr int64_t kStrip = 16;   // filters multiplied at a time
-constexpr int64_t kRows = 6;     // tiles multiplied at a time
-constexpr int64_t kLine = 16;    // floats by which places are set apart, or all would fall on the
-                                 // same few sets of the caches
-
-// The points are 0, ±a, ±b and ∞; all of these but the last four are exact in f32.
-constexpr float kA = 0.625f, kB = 1.5f, kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA,
-                kB3 = kB2 * kB, kA2B2 = kA2 * kB2, kA2PlusB2 = kA2 + kB2;
-constexpr float kWeight0 = static_cast<float>(1 / (double{kA2} * double{kB2}));
-constexpr float kWeightA =
-    static_cast<float>(1 / (2.0 * double{kA2} * (double{kA2} - double{kB2})));
-constexpr float kWeightB =
-    static_cast<float>(1 / (2.0 * double{kB2} * (double{kB2} - double{kA2})));
-
-int64_t round_up_to(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+constexpr int64_t kTile = 4;  // outputs of a tile, each way
+constexpr int64_t kRows = 6;  // tiles multiplied at a time
 
 // How the work is cut: tiles over all rows and images, in blocks whose transformed inputs and sums
 // should lie in L2.
@@ -124,22 +109,7 @@ HWY_INLINE void transform_gradient(const V* y, V* z) {
   z[5] = y[3];
 }
 
-// Three weights to six.
-template <class V>
-HWY_INLINE void transform_weights(const V* g, V* u) {
-  const V even_a = hn::Mul(constant<V>(kWeightA), hn::MulAdd(constant<V>(kA2), g[2], g[0]));
-  const V odd_a = hn::Mul(constant<V>(kWeightA * kA), g[1]);
-  const V even_b = hn::Mul(constant<V>(kWeightB), hn::MulAdd(constant<V>(kB2), g[2], g[0]));
-  const V odd_b = hn::Mul(constant<V>(kWeightB * kB), g[1]);
-  u[0] = hn::Mul(constant<V>(kWeight0), g[0]);
-  u[1] = hn::Add(even_a, odd_a);
-  u[2] = hn::Sub(even_a, odd_a);
-  u[3] = hn::Add(even_b, odd_b);
-  u[4] = hn::Sub(even_b, odd_b);
-  u[5] = g[2];
-}
-
-// Six sums to the gradients of three weights: transform_weights turned around.
+// Six sums to the gradients of three weights: the weights' transform turned around.
 template <class V>
 HWY_INLINE void transform_weight_gradient(const V* u, V* g) {
   const V sum_a = hn::Mul(constant<V>(kWeightA), hn::Add(u[1], u[2]));
@@ -324,8 +294,8 @@ void convolution(const WinogradShape& s, const float* x, const float* transforme
   for (int64_t first = 0; first < cut.tiles; first += cut.block) {
     const int64_t count = std::min(cut.block, cut.tiles - first);
     transform_inputs(s, cut, first, count, x, zeros, inputs);
-    const float* weights = transformed;
     for (int64_t p = 0; p < kPlaces; ++p) {
+      const float* weights = transformed + p * weight_place_floats(s.channels, s.filters);
       for (int64_t strip = 0; strip < s.filters; strip += kStrip, weights += s.channels * kStrip) {
         multiply_strip<false>(count, s.channels, inputs + p * place_stride(cut, s.channels),
                               row_stride(s.channels), 1, weights, kStrip,
@@ -396,45 +366,6 @@ void weight_gradient(const WinogradShape& s, const float* x, const float* dy, bo
   write_weight_gradient(s, sums, accumulate, dw);
 }
 
-// Weights of channel c and kStrip filters: element (i, j) of filter k's window is at
-// from + k · filter_stride + (i · 3 + j) · step.
-void transform_strip(const float* from, int64_t filter_stride, int64_t step, int64_t filters,
-                     float* to, int64_t stride) {
-  using V = TileVector;
-  const TileTag d;
-  HWY_ALIGN float window[9][kStrip] = {};
-  for (int64_t k = 0; k < filters; ++k) {
-    for (int64_t i = 0; i < 9; ++i) window[i][k] = from[k * filter_stride + i * step];
-  }
-  for (int64_t k = 0; k < kStrip; k += kTileLanes) {
-    V columns[3][kPatch];
-    for (int j = 0; j < 3; ++j) {
-      const V g[3] = {hn::Load(d, window[j] + k), hn::Load(d, window[3 + j] + k),
-                      hn::Load(d, window[6 + j] + k)};
-      transform_weights(g, columns[j]);
-    }
-    for (int i = 0; i < kPatch; ++i) {
-      const V g[3] = {columns[0][i], columns[1][i], columns[2][i]};
-      V u[kPatch];
-      transform_weights(g, u);
-      for (int j = 0; j < kPatch; ++j) hn::StoreU(u[j], d, to + (i * kPatch + j) * stride + k);
-    }
-  }
-}
-
-// transformed[place][strip of filters][channel][filter]; strides are those of the weights.
-void weights(int64_t channels, int64_t filters, int64_t channel_stride, int64_t filter_stride,
-             bool turned, const float* from, float* transformed) {
-  const int64_t place = round_up_to(filters, kStrip) * channels;
-  for (int64_t strip = 0; strip < filters; strip += kStrip) {
-    for (int64_t c = 0; c < channels; ++c) {
-      transform_strip(from + c * channel_stride + strip * filter_stride + (turned ? 8 : 0),
-                      filter_stride, turned ? -1 : 1, std::min(kStrip, filters - strip),
-                      transformed + strip * channels + c * kStrip, place);
-    }
-  }
-}
-
 }  // namespace
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace HWY_NAMESPACE
@@ -446,20 +377,6 @@ namespace starling {
 
 HWY_EXPORT(convolution);
 HWY_EXPORT(weight_gradient);
-HWY_EXPORT(weights);
-
-size_t winograd_weight_floats(int64_t channels, int64_t filters) {
-  return static_cast<size_t>(kPlaces * channels * round_up_to(filters, kStrip));
-}
-
-void winograd_weights(int64_t channels, int64_t filters, const float* from, float* transformed) {
-  HWY_DYNAMIC_DISPATCH(weights)(channels, filters, 9, channels * 9, false, from, transformed);
-}
-
-void winograd_weights_of_gradient(int64_t channels, int64_t filters, const float* from,
-                                  float* transformed) {
-  HWY_DYNAMIC_DISPATCH(weights)(filters, channels, channels * 9, 9, true, from, transformed);
-}
 
 size_t winograd_scratch_floats(const WinogradShape& shape) {
   const Cut cut(shape);
