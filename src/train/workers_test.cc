@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 
 #include "starling/starling.h"
@@ -130,8 +131,11 @@ TEST(Workers, ThatTrainApartAreFoundOutWhenTheyComputeOtherSamples) {
   const data::Dataset data =
       data::synthetic({.samples = 40, .features = {6}, .classes = 3}).cached();
   const auto errors_of = [&](const StrategyOptions& strategy, bool honest) {
+    // Who is first to find out stays until the other has all that it needs to.
+    std::array<std::shared_ptr<World>, 2> stay;
     return run_coordinated(2, [&](const std::shared_ptr<World>& world) {
       const Cluster cluster(world);
+      stay[static_cast<size_t>(cluster.rank())] = world;
       Trainer trainer(
           Sequential({6}, {dense(8, relu), dense(3)}),
           {.loss = softmax_cross_entropy(), .lanes = 1, .cluster = cluster, .strategy = strategy});
