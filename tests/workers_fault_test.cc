@@ -13,6 +13,7 @@ using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 using Words = std::vector<std::string>;
 
 constexpr int kPagedEpochs = 60;  // a page of lines is about 40
@@ -364,7 +365,12 @@ TEST_F(WorkersFault, WhatIsWrongWithTheJobIsToldOnce) {
                            "optimizer.name=sgd", "--run-dir", fabric}),
                 HasSubstr("not finite"));
   }
-  write("bad.toml", read("mlp.toml") + "\n[nonsense]\n");
+  const std::string job = read("mlp.toml");
+  write("default.toml", std::string(job).replace(job.find("shards ="), 1, "# s"));
+  EXPECT_THAT(refused(2, {"train", "default.toml", "--workers", "1000"}),
+              StartsWith("error: 1000 workers for 8 shards"))
+      << "before any is started";
+  write("bad.toml", job + "\n[nonsense]\n");
   expect_told_once(refused(2, {"train", "bad.toml", "--workers", "3"}));
 }
 

@@ -71,8 +71,9 @@ void check_strategy(const StrategyJob& strategy, uint64_t workers) {
 // Before processes are started only to be refused.
 void check_workers(const Job& job) {
   check_strategy(job.strategy, job.workers);
-  if (job.shards > 0 && !trains_apart(strategy_options(job.strategy)))
-    require_shards(static_cast<int>(job.workers), static_cast<int>(job.shards));
+  if (job.workers > 1 && !trains_apart(strategy_options(job.strategy)))
+    require_shards(static_cast<int>(job.workers),
+                   shard_count(job, build_model(job, input_shape(job))));
 }
 
 // The network that the workers are to see.

@@ -64,9 +64,7 @@ std::string describe_job(const Job& job, const DescribeOptions& options) {
   settings.loss->label_shape(model.output_shape());  // throws when the output does not fit
   const TrainState state(model.graph(), settings.optimizer, settings.seed);
   const int lanes = settings.lanes > 0 ? settings.lanes : available_cores();
-  const int shards = settings.shards > 0
-                         ? settings.shards
-                         : default_shards(job.training.batch, model.parameter_count());
+  const int shards = shard_count(job, model);
   const int64_t micro_batch =
       settings.micro_batch > 0 ? settings.micro_batch : default_micro_batch(model);
   Executor executor(model.graph(), settings.loss, settings.metrics, state.space, state.moments,

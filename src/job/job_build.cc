@@ -180,6 +180,11 @@ Model build_model(const Job& job, const Shape& input) {
   return Sequential(input, make_layers(job.model.layers));
 }
 
+int shard_count(const Job& job, const Model& model) {
+  return job.shards > 0 ? static_cast<int>(job.shards)
+                        : default_shards(job.training.batch, model.parameter_count());
+}
+
 StrategyOptions strategy_options(const StrategyJob& job) {
   return {.name = job.name == "auto" ? "" : job.name,
           .exact = job.exact,

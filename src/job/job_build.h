@@ -18,6 +18,8 @@ JobData open_data(const Job& job);
 Shape input_shape(const Job& job);
 
 Model build_model(const Job& job, const Shape& input);
+// That of the job, or the default for its model.
+int shard_count(const Job& job, const Model& model);
 
 StrategyOptions strategy_options(const StrategyJob& job);
 TrainerOptions trainer_options(const Job& job);

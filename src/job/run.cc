@@ -33,9 +33,7 @@ constexpr const char* kTimeLimit = "time_limit";
 Job resolved(const Job& given, const Model& model) {
   Job job = given;
   if (job.model.input.rank() == 0) job.model.input = model.input_shape();
-  if (job.shards == 0) {
-    job.shards = static_cast<uint64_t>(default_shards(job.training.batch, model.parameter_count()));
-  }
+  job.shards = static_cast<uint64_t>(shard_count(job, model));
   if (job.micro_batch == 0) job.micro_batch = static_cast<uint64_t>(default_micro_batch(model));
   for (fs::path* path : {&job.data.folder, &job.data.train_features, &job.data.train_labels,
                          &job.data.test_features, &job.data.test_labels}) {
