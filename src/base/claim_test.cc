@@ -19,13 +19,15 @@ TEST(Claim, LeavesWhatIsThere) {
 }
 
 TEST(Claim, PaysAsForced) {
-  const bool here = claims_pay();
+  const bool here = claims_pay(), copies_here = copies_pay();
   for (const bool pay : {true, false}) {
     force_claims(pay);
     EXPECT_EQ(claims_pay(), pay);
+    EXPECT_EQ(copies_pay(), pay);
   }
   force_claims(std::nullopt);
   EXPECT_EQ(claims_pay(), here);
+  EXPECT_EQ(copies_pay(), copies_here);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr size_t kCopiesMost = 4;
 }  // namespace
 
 bool has_weight_copies(const ParameterSpace& space, size_t lanes) {
-  return lanes > 1 && lanes <= kCopiesMost && claims_pay() &&
+  return lanes > 1 && lanes <= kCopiesMost && copies_pay() &&
          space.total_floats() * sizeof(float) <= kCopiedBytes;
 }
 

@@ -1,6 +1,6 @@
 // Copies of small weights, one for each lane of all workers that share them: a lane computes with
 // its own, and whoever updates weights writes all copies beside the weights themselves. So no core
-// reads what another is about to write, which pays where claims do (base/claim.h).
+// reads what another is about to write, where that pays (base/claim.h).
 #pragma once
 
 #include <span>
