@@ -1,6 +1,7 @@
 // How it goes: a vector of columns at a time, and of those a group of rows at a time, whose x and
 // dx stay in registers while units pass by. The sums of dw over the rows of earlier groups wait in
-// memory. An element of dz is multiplied twice once it is loaded.
+// memory. An element of dz is multiplied twice once it is loaded. Units lie too far apart for the
+// processor to foresee what comes next of dw, so it is asked for.
 #include "tensor/head_gradients.h"
 
 #include <algorithm>
@@ -20,6 +21,7 @@ namespace {
 constexpr int64_t kMostUnits = 12;  // more, and products have enough to multiply at every stop
 constexpr int64_t kMostRows = 64;   // likewise
 constexpr int64_t kFewestInputs = 256;
+constexpr int64_t kAhead = 64;  // floats of dw
 
 }  // namespace
 }  // namespace starling
@@ -61,6 +63,7 @@ HWY_INLINE void group_of(const HeadShape& s, const HeadGradients& to, bool accum
       moved[r] = hn::MulAdd(step, weights, moved[r]);
     }
     if (last) {
+      __builtin_prefetch(dw + kAhead, 1);
       const Floats before = accumulate ? load<kPartial>(dw, columns.count) : zeros();
       store<kPartial>(hn::Add(before, sum), dw, columns.count);
     } else {
