@@ -90,15 +90,21 @@ int64_t Executor::micro_batch(int64_t rows, int shards) const {
   return whole ? rows : std::min(rows, options_.micro_batch);
 }
 
+bool Executor::computes_together(const StepSize& step) const {
+  return moments_.size() == 0 && can_stack(graph_, step.samples / options_.shards);
+}
+
 std::vector<ShardRange> Executor::stacks_of(const StepSize& step, ShardRange range) const {
   const int64_t rows = step.samples / options_.shards;
-  const bool stack = moments_.size() == 0 && can_stack(graph_, rows);
-  const int64_t most = options_.micro_batch > 0 ? options_.micro_batch : step.samples;
-  return stack_shards({.step = step,
-                       .shards = options_.shards,
-                       .lanes = lanes_.count(),
-                       .stacked_rows = stack ? most : 0},
-                      range);
+  int most = 1;
+  if (computes_together(step)) {
+    const int64_t most_rows = options_.micro_batch > 0 ? options_.micro_batch : step.samples;
+    most = static_cast<int>(most_rows / std::max<int64_t>(rows, 1));
+  } else if (micro_batch(rows, 1) == rows && adds_once(graph_, options_.precision, rows)) {
+    most = 2;
+  }
+  return stack_shards(
+      {.step = step, .shards = options_.shards, .lanes = lanes_.count(), .most = most}, range);
 }
 
 Plan& Executor::lane_plan(int lane, int64_t rows, int shards) {
@@ -151,7 +157,8 @@ std::span<const ShardRange> Executor::prepare(const StepSize& step, ShardRange r
     stacks_ = &prepared;
     return prepared.ranges;
   }
-  prepared_.push_back({step, range, stacks_of(step, range), late_of(step)});
+  prepared_.push_back(
+      {step, range, stacks_of(step, range), computes_together(step), late_of(step)});
   stacks_ = &prepared_.back();
   // Compiled here, by one thread, because plans share the packed weights; with one OpenMP thread,
   // because primitives remember how many they were made for.
@@ -172,16 +179,17 @@ std::span<const ShardRange> Executor::prepare(const StepSize& step, ShardRange r
 }
 
 void Executor::compile(int64_t samples) {
-  for (const ShardRange& stack : stacks_->ranges) {
-    const int64_t rows = shard_begin(samples, stack.end, options_.shards) -
-                         shard_begin(samples, stack.begin, options_.shards);
-    if (rows == 0) continue;
-    const int64_t micro = micro_batch(rows, stack.size());
+  const auto compile_part = [&](const ShardRange& part) {
+    const int64_t rows = shard_begin(samples, part.end, options_.shards) -
+                         shard_begin(samples, part.begin, options_.shards);
+    if (rows == 0) return;
+    const int64_t micro = micro_batch(rows, part.size());
     for (int lane = 0; lane < lanes_.count(); ++lane) {
-      lane_plan(lane, micro, stack.size());
-      if (rows % micro != 0) lane_plan(lane, rows % micro, stack.size());
+      lane_plan(lane, micro, part.size());
+      if (rows % micro != 0) lane_plan(lane, rows % micro, part.size());
     }
-  }
+  };
+  for (const ShardRange& stack : stacks_->ranges) for_parts(stack, compile_part);
 }
 
 int64_t Executor::stack_begin(const BatchRows& batch, int shard) const {
@@ -232,28 +240,42 @@ void Executor::backward_watched(int lane, Plan& plan, const Frame& frame, Gradie
   plan.backward(frame, after);
 }
 
+template <typename Use>
+void Executor::for_parts(const ShardRange& stack, Use use) const {
+  if (stacks_->together) return use(stack);
+  for (int shard = stack.begin; shard < stack.end; ++shard) use(ShardRange{shard, shard + 1});
+}
+
 void Executor::run_stack(int lane, size_t index, const BatchRows& batch, GradientWatch* watch) {
-  const ShardRange stack = stacks_->ranges[index];
-  Lane& state = lane_state_[static_cast<size_t>(lane)];
+  const ShardRange& stack = stacks_->ranges[index];
   stack_lanes_[index] = lane;
-  const int64_t begin = stack_begin(batch, stack.begin), end = stack_begin(batch, stack.end);
-  const int64_t before = board_->samples(stack.begin);  // in earlier batches of the step
+  for_parts(stack, [&](const ShardRange& part) {
+    run_part(lane, index, part, batch, part.end == stack.end ? watch : nullptr);
+  });
+}
+
+void Executor::run_part(int lane, size_t index, ShardRange part, const BatchRows& batch,
+                        GradientWatch* watch) {
+  Lane& state = lane_state_[static_cast<size_t>(lane)];
+  const bool is_first = part.begin == stacks_->ranges[index].begin;
+  const int64_t begin = stack_begin(batch, part.begin), end = stack_begin(batch, part.end);
+  const int64_t before = board_->samples(part.begin);  // in earlier batches of the step
   Frame frame;
   frame.base[static_cast<size_t>(Space::kGradients)] = gradients_[index];
-  frame.moments = before > 0 ? state.moments.data() : board_->moments(stack.begin);
+  frame.moments = before > 0 ? state.moments.data() : board_->moments(part.begin);
   if (stacks_->late != nullptr)
     frame.base[static_cast<size_t>(Space::kLate)] = stacks_->late->area();
   frame.loss_scale = 1.0f / static_cast<float>(stacks_->step.samples);
   frame.context = {.training = true, .seed = options_.seed, .epoch = batch.epoch};
-  const int64_t micro = micro_batch(end - begin, stack.size());
+  const int64_t micro = micro_batch(end - begin, part.size());
   for (int64_t first = begin; first < end; first += micro) {
-    const int64_t rows = std::min(micro, end - first), each = rows / stack.size();
-    Plan& plan = lane_plan(lane, rows, stack.size());
-    frame.accumulate = before > 0 || first > begin;
+    const int64_t rows = std::min(micro, end - first), each = rows / part.size();
+    Plan& plan = lane_plan(lane, rows, part.size());
+    frame.accumulate = before > 0 || first > begin || !is_first;
     load_rows(lane, frame, batch, first, rows);
     plan.forward(frame);
-    for (int shard = stack.begin; shard < stack.end; ++shard) {
-      const int64_t from = (shard - stack.begin) * each;
+    for (int shard = part.begin; shard < part.end; ++shard) {
+      const int64_t from = (shard - part.begin) * each;
       board_->add(shard, state.losses.data(), state.metrics.data(), rows, from, each);
       board_->add_samples(shard, frame.context.samples.subspan(static_cast<size_t>(from),
                                                                static_cast<size_t>(each)));
@@ -265,7 +287,7 @@ void Executor::run_stack(int lane, size_t index, const BatchRows& batch, Gradien
     }
   }
   if (moments_.size() > 0 && before > 0 && end > begin)
-    moments_.merge(board_->moments(stack.begin), before, state.moments.data(), end - begin);
+    moments_.merge(board_->moments(part.begin), before, state.moments.data(), end - begin);
 }
 
 void Executor::load_rows(int lane, Frame& frame, const BatchRows& batch, int64_t first,

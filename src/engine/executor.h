@@ -3,9 +3,10 @@
 // A batch of n samples is cut into S shards; shard i holds rows ⌊i·n/S⌋ … ⌊(i+1)·n/S⌋−1. Lanes take
 // stacks of shards as they come free; the gradients of a stack are summed along the shard tree into
 // the stack's own flat gradient. Small shards of dense models are computed together, as one
-// micro-batch; otherwise a stack is one shard, and inside it micro-batches run one after another
-// and add up, through all batches of a step. What a shard gives depends only on the weights, the
-// batch and its index, so results have the same bits for every number of lanes.
+// micro-batch. Where a shard is one micro-batch, two of them may run one after another and add up.
+// Otherwise a stack is one shard, and inside it micro-batches run one after another and add up,
+// through all batches of a step. What a shard gives depends only on the weights, the batch and its
+// index, so results have the same bits for every number of lanes.
 //
 // A worker that shares a batch with others computes a range of its shards. Then gradients and board
 // may lie in memory that they share (ExecutorMemory).
@@ -181,6 +182,7 @@ class Executor {
     StepSize step;
     ShardRange range;
     std::vector<ShardRange> ranges;  // of stacks
+    bool together = true;            // the shards of a stack, else one after another
     LateGradients* late = nullptr;
   };
 
@@ -189,7 +191,15 @@ class Executor {
   LateGradients* late_of(const StepSize& step);
   // The plans that the stacks need for a batch of `samples`.
   void compile(int64_t samples);
+  // Whether the shards of a stack are computed together.
+  bool computes_together(const StepSize& step) const;
   void run_stack(int lane, size_t index, const BatchRows& batch, GradientWatch* watch);
+  // Shards of it that are computed together, or one.
+  void run_part(int lane, size_t index, ShardRange part, const BatchRows& batch,
+                GradientWatch* watch);
+  // Calls use(part) for the parts of a stack, in order.
+  template <typename Use>
+  void for_parts(const ShardRange& stack, Use use) const;
   int64_t stack_begin(const BatchRows& batch, int shard) const;
   // The backward pass of a stack's last micro-batch.
   void backward_watched(int lane, Plan& plan, const Frame& frame, GradientWatch& watch);

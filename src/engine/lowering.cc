@@ -319,20 +319,45 @@ Ref product_gradient(Lowering& lowering, const Group& group, int64_t rows, int64
   return dz;
 }
 
-bool can_stack(const Graph& graph, int64_t shard_rows) {
+namespace {
+
+// Whether every parameter is of one node.
+bool shares_no_parameters(const Graph& graph) {
   std::set<std::string> used;
   for (const Node& node : graph.nodes()) {
-    const Family& family = family_of(*node.op);
-    if (&family == &kCustomFamily || &family == &kBatchNormFamily) return false;
-    if (node.parameters.empty()) continue;
-    const Shape& input = graph.value(node.inputs[0]).shape;
-    const int64_t depth = shard_rows * input.elements() / input.back();
-    if (&family != &kDenseFamily || depth > kGemmShardDepth) return false;
     for (const ParameterSpec& parameter : node.parameters) {
       if (!used.insert(parameter.name).second) return false;
     }
   }
   return true;
+}
+
+// Whether the product for the weights of a dense layer is one stretch along the rows.
+bool is_one_stretch(const Graph& graph, const Node& node, int64_t shard_rows) {
+  const Shape& input = graph.value(node.inputs[0]).shape;
+  return shard_rows * input.elements() / input.back() <= kGemmShardDepth;
+}
+
+}  // namespace
+
+bool can_stack(const Graph& graph, int64_t shard_rows) {
+  for (const Node& node : graph.nodes()) {
+    const Family& family = family_of(*node.op);
+    if (&family == &kCustomFamily || &family == &kBatchNormFamily) return false;
+    if (node.parameters.empty()) continue;
+    if (&family != &kDenseFamily || !is_one_stretch(graph, node, shard_rows)) return false;
+  }
+  return shares_no_parameters(graph);
+}
+
+bool adds_once(const Graph& graph, Precision precision, int64_t shard_rows) {
+  if (precision != Precision::kF32) return false;
+  for (const Node& node : graph.nodes()) {
+    const Family& family = family_of(*node.op);
+    if (&family == &kCustomFamily) return false;  // nobody knows how they add
+    if (&family == &kDenseFamily && !is_one_stretch(graph, node, shard_rows)) return false;
+  }
+  return shares_no_parameters(graph);
 }
 
 bool raises_flags(const Graph& graph, Precision precision) {

@@ -42,6 +42,10 @@ struct PlanOptions {
 // once.
 bool can_stack(const Graph& graph, int64_t shard_rows);
 
+// Whether a plan for a shard of so many rows computes all of a gradient before it adds it, once, to
+// what is there: as the shard tree would add it.
+bool adds_once(const Graph& graph, Precision precision, int64_t shard_rows);
+
 // Whether arithmetic that meets an infinity or a NaN raises the processor's flags in such a plan.
 // What multiplies bf16 does not, but for our products, which look at their results; rounding doesn't
 // either.

@@ -37,8 +37,7 @@ std::vector<ShardRange> stack_shards(const Stacking& stacking, ShardRange range)
   // Shards that are stacked have equally many rows.
   const int64_t samples = stacking.step.samples;
   if (stacking.step.batches() != 1 || samples % stacking.shards != 0) return best;
-  const int64_t rows = samples / stacking.shards;
-  for (int size = 2; size <= range.size() && size * rows <= stacking.stacked_rows; size *= 2) {
+  for (int size = 2; size <= std::min(range.size(), stacking.most); size *= 2) {
     std::vector<ShardRange> stacks = cut(range, size);
     if (busiest(stacks, stacking.lanes) <= busiest(best, stacking.lanes)) best = std::move(stacks);
   }

@@ -47,16 +47,17 @@ struct ShardRange {
 
 struct Stacking {
   StepSize step;
-  int shards;            // of a batch
-  int lanes;             // that take stacks as they come free
-  int64_t stacked_rows;  // that a stack of several shards may have; 0: a shard is a stack
+  int shards;  // of a batch
+  int lanes;   // that take stacks as they come free
+  int most;    // shards of a stack
 };
 
 // The stacks that make up `range`, in order, without empty shards. Each is a whole subtree of the
 // tree over the shards that are not empty: one shard, or an aligned power of two of them. Of the
-// sizes that keep the lanes equally busy, the largest: weights are read, and a gradient is written,
-// once for each stack. In a step of several batches a shard is a stack: what lanes join must not
-// depend on them, and batches add up shard by shard.
+// sizes that keep the lanes equally busy, the largest: each stack has a gradient to be summed, and
+// where shards are computed together, weights are read and it is written once. In a step of several
+// batches a shard is a stack: what lanes join must not depend on them, and batches add up shard by
+// shard.
 std::vector<ShardRange> stack_shards(const Stacking& stacking, ShardRange range);
 
 }  // namespace starling

@@ -14,7 +14,7 @@ TEST(StackShards, CoverTheRangeByWholeSubtreesWithoutEmptyShards) {
         for (const ShardRange range : {ShardRange{0, shards}, ShardRange{shards / 3, shards}}) {
           int next = range.begin;
           for (const ShardRange& stack :
-               stack_shards({StepSize::of_batch(samples), shards, lanes, 32}, range)) {
+               stack_shards({StepSize::of_batch(samples), shards, lanes, 4}, range)) {
             for (; next < stack.begin; ++next) {  // what is left out has no rows
               EXPECT_EQ(shard_begin(samples, next, shards), shard_begin(samples, next + 1, shards));
             }
@@ -23,7 +23,7 @@ TEST(StackShards, CoverTheRangeByWholeSubtreesWithoutEmptyShards) {
             EXPECT_EQ(stack.begin % stack.size(), 0);
             if (stack.size() > 1) {
               EXPECT_EQ(samples % shards, 0);
-              EXPECT_LE(stack.size() * samples / shards, 32);
+              EXPECT_LE(stack.size(), 4);
             }
             next = stack.end;
           }
@@ -38,8 +38,7 @@ TEST(StackShards, CoverTheRangeByWholeSubtreesWithoutEmptyShards) {
 TEST(StackShards, OfSeveralBatchesAreSingleShards) {
   const StepSize step{.samples = 48, .batch = 16};
   EXPECT_EQ(step.batches(), 3);
-  EXPECT_EQ(
-      stack_shards({.step = step, .shards = 8, .lanes = 1, .stacked_rows = 64}, {0, 8}).size(), 8u);
+  EXPECT_EQ(stack_shards({.step = step, .shards = 8, .lanes = 1, .most = 8}, {0, 8}).size(), 8u);
 }
 
 TEST(StepSize, TheLastBatchHasWhatIsLeft) {
@@ -55,23 +54,22 @@ TEST(StepSize, TheLastBatchHasWhatIsLeft) {
 }
 
 TEST(StackShards, AreAsLargeAsTheLanesAllow) {
-  const auto sizes = [](int lanes, int64_t rows, ShardRange range = {0, 8}) {
+  const auto sizes = [](int lanes, int most, ShardRange range = {0, 8}) {
     std::vector<int> result;
     for (const ShardRange& stack : stack_shards(
-             {.step = StepSize::of_batch(64), .shards = 8, .lanes = lanes, .stacked_rows = rows},
-             range))
+             {.step = StepSize::of_batch(64), .shards = 8, .lanes = lanes, .most = most}, range))
       result.push_back(stack.size());
     return result;
   };
   using Sizes = std::vector<int>;
-  EXPECT_EQ(sizes(1, 64), (Sizes{8}));
-  EXPECT_EQ(sizes(2, 64), (Sizes{4, 4}));
-  EXPECT_EQ(sizes(3, 64), (Sizes{1, 1, 1, 1, 1, 1, 1, 1}));  // three each at most: no pair fits
-  EXPECT_EQ(sizes(8, 64), (Sizes{1, 1, 1, 1, 1, 1, 1, 1}));
-  EXPECT_EQ(sizes(1, 16), (Sizes{2, 2, 2, 2}));
-  EXPECT_EQ(sizes(1, 0), (Sizes{1, 1, 1, 1, 1, 1, 1, 1}));
-  EXPECT_EQ(sizes(1, 64, {3, 8}), (Sizes{1, 4}));
-  EXPECT_EQ(sizes(1, 64, {2, 5}), (Sizes{2, 1}));
+  EXPECT_EQ(sizes(1, 8), (Sizes{8}));
+  EXPECT_EQ(sizes(2, 8), (Sizes{4, 4}));
+  EXPECT_EQ(sizes(3, 8), (Sizes{1, 1, 1, 1, 1, 1, 1, 1}));  // three each at most: no pair fits
+  EXPECT_EQ(sizes(8, 8), (Sizes{1, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(sizes(1, 2), (Sizes{2, 2, 2, 2}));
+  EXPECT_EQ(sizes(1, 1), (Sizes{1, 1, 1, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(sizes(1, 8, {3, 8}), (Sizes{1, 4}));
+  EXPECT_EQ(sizes(1, 8, {2, 5}), (Sizes{2, 1}));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // The gradient of whole models, as the executor hands it to the optimizer, against differences of
 // the loss: every layer at once, along random directions.
 #include <cmath>
+#include <cstring>
 
 #include "base/random.h"
 #include "engine/executor.h"
+#include "tensor/tree_sum.h"
 #include "train/fit_testing.h"
 #include "train/state.h"
 
@@ -81,6 +83,26 @@ TEST_P(ModelGradient, AgreesWithDifferences) {
     EXPECT_NEAR(actual, expected, 0.01 * std::abs(expected) + 1e-3 * std::sqrt(length))
         << slice.name;
   }
+}
+
+TEST_P(ModelGradient, OfShardsThatAddUpInPlaceHasTheBitsOfTheTree) {
+  const Graph& graph = GetParam().model.graph();
+  TrainState state(graph, sgd(0.1), 4);
+  constexpr int kShards = 4;
+  const auto sum_with = [&](int lanes) {
+    Executor executor(graph, softmax_cross_entropy(), {}, state.space, state.moments,
+                      state.weights.data(),
+                      {.lanes = lanes, .shards = kShards, .micro_batch = kRows, .seed = 8});
+    loss(executor);
+    EXPECT_EQ(executor.stacks().size() < kShards, lanes == 1);
+    std::vector<float> sum(state.space.total_floats());
+    const std::vector<const float*> stacks(executor.gradients().begin(),
+                                           executor.gradients().end());
+    tree_sum(stacks, sum.size(), sum.data());
+    return sum;
+  };
+  const std::vector<float> together = sum_with(1), apart = sum_with(kShards);
+  EXPECT_EQ(std::memcmp(together.data(), apart.data(), apart.size() * sizeof(float)), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(
