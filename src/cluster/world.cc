@@ -291,8 +291,8 @@ void World::require_same(const char* what, const std::string& text) {
   throw input_error(
       fmt::format("workers {} and {} have not the same {}: {}", name_of(0), found->worker, what,
                   found->lines),
-      "start all workers with one program, one job and one kind of CPU; isa = \"avx2\" makes "
-      "unlike CPUs alike");
+      "start all workers with one program, one job, the same data and one kind of CPU; isa = "
+      "\"avx2\" makes unlike CPUs alike");
 }
 
 Status World::meet() {

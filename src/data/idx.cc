@@ -15,7 +15,7 @@ namespace starling::data {
 namespace {
 
 // The header with the most axes that are supported; longer ones are refused by their fourth byte.
-constexpr size_t kMaxHeaderBytes = 4 + 4 * (Shape::kMaxRank + 1);
+constexpr size_t kIdxHeaderMost = 4 + 4 * (Shape::kMaxRank + 1);
 
 Error not_idx(const std::string& name, const std::string& what) {
   return input_error(fmt::format("{}: is not an IDX file: {}", name, what),
@@ -42,7 +42,7 @@ ElementType element_type(const std::string& name, unsigned code) {
   }
 }
 
-// `head` is the beginning of the file, or all of it if that is shorter than kMaxHeaderBytes.
+// `head` is the beginning of the file, or all of it if that is shorter than kIdxHeaderMost.
 ArrayLayout parse_header(const std::string& name, std::span<const std::byte> head) {
   const auto byte = [&](size_t i) { return std::to_integer<unsigned>(head[i]); };
   if (head.size() < 4) throw not_idx(name, fmt::format("it has only {} bytes", head.size()));
@@ -51,7 +51,7 @@ ArrayLayout parse_header(const std::string& name, std::span<const std::byte> hea
   }
   const ElementType type = element_type(name, byte(2));
   const size_t axes = byte(3);
-  std::array<uint64_t, (kMaxHeaderBytes - 4) / 4> extents{};
+  std::array<uint64_t, (kIdxHeaderMost - 4) / 4> extents{};
   if (axes == 0 || axes > extents.size()) {
     throw not_idx(name, fmt::format("it has {} axes, 1 to {} are supported", axes, extents.size()));
   }
@@ -67,7 +67,7 @@ ArrayLayout parse_header(const std::string& name, std::span<const std::byte> hea
 
 Array unpack(const FileBytes& packed) {
   GzipReader reader(packed.bytes, packed.name);
-  std::array<std::byte, kMaxHeaderBytes> head;
+  std::array<std::byte, kIdxHeaderMost> head;
   const size_t head_bytes = reader.read(head);
   const ArrayLayout layout = parse_header(packed.name, std::span(head).first(head_bytes));
   const uint64_t declared = layout.file_bytes();
@@ -99,7 +99,7 @@ Array parse_idx(FileBytes file) {
   if (is_gzip(file.bytes)) {
     array = unpack(file);
   } else {
-    const size_t head_bytes = std::min(file.bytes.size(), kMaxHeaderBytes);
+    const size_t head_bytes = std::min(file.bytes.size(), kIdxHeaderMost);
     array.layout = parse_header(file.name, file.bytes.first(head_bytes));
     check_length(file.name, array.layout, file.bytes.size());
     array.file = std::move(file);

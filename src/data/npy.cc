@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kNpyMagic = "\x93NUMPY";
 // NumPy's own limit for headers that it trusts is 10,000 characters.
-constexpr uint64_t kMaxHeaderBytes = 64 << 10;
+constexpr uint64_t kNpyHeaderMost = 64 << 10;
 
 struct Header {
   std::optional<std::string> type;
@@ -198,7 +198,7 @@ HeaderPlace find_header(const FileBytes& file) {
     if (file.bytes.size() < 12) throw bad_file(file.name, "it ends in its header");
     place = {12, byte(8) | byte(9) << 8 | byte(10) << 16 | byte(11) << 24};
   }
-  if (place.bytes > kMaxHeaderBytes || place.bytes > file.bytes.size() - place.begin) {
+  if (place.bytes > kNpyHeaderMost || place.bytes > file.bytes.size() - place.begin) {
     throw bad_file(file.name, fmt::format("it declares a header of {} bytes and has {} in all",
                                           place.bytes, file.bytes.size()));
   }

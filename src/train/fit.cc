@@ -70,6 +70,7 @@ FitLoop::FitLoop(Trainer& trainer, Trainer::Impl& impl, const data::Dataset& tra
       schedule_epochs_(options.epochs) {
   if (options.epochs == 0) throw input_error("epochs = 0", "train for 1 epoch or more");
   if (options.validation) impl.check_data(options.validation, "validation");
+  data_text_ = data_text();
   cursor_ = {.epoch = first_epoch_,
              .free = SampleRanges({0, train_.size()}),
              .sums = no_sums(impl.options.metrics.size())};
@@ -123,6 +124,8 @@ void FitLoop::follow_world() {
     if (trains_apart()) world.forget_orders();
     part.reset();
     if (world.is_donor()) world.give_state(state_for_newcomers());
+    const bool is_new_view = strategy_view_ != world.view();
+    if (is_new_view) world.require_same("job", job_text());
     if (strategy_) {
       seconds_before_ += strategy_->seconds();
       bytes_before_ += strategy_->bytes_moved();
@@ -150,7 +153,7 @@ void FitLoop::follow_world() {
       part = split_anew(world, {state.owners(), state.optimizer}, *owners);
       world.pass(FaultPoint::kSliced);
     }
-    if (world.view() > 1) world.require_same("job", fingerprint_text());
+    if (is_new_view && world.view() > 1) world.require_same("state", state_text());
   });
   if (part) impl_.state.split(*strategy_->ownership(), std::move(*part));
   if (strategy_view_ == world.view()) world.forget_former();
@@ -173,7 +176,7 @@ void FitLoop::begin() {
   if (options_.checkpoints.resume) resume();
   begin_ledger();
   if (record_ && impl_.world().is_chief()) record_->go_on_after(impl_.state.step);
-  impl_.world().agree("job", [&] { impl_.world().require_same("job", fingerprint_text()); });
+  impl_.world().agree("state", [&] { impl_.world().require_same("state", state_text()); });
   if (rolls_back() && impl_.summary.resumed_from.empty()) save_start();
 }
 

@@ -79,8 +79,12 @@ class FitLoop {
   Snapshot snapshot() const;
   // Weights, optimizer state and statistics are left out where they are shared.
   std::vector<std::byte> state_for_newcomers() const;
-  Json job_fingerprint() const;
-  std::string fingerprint_text() const;
+  // What must be the same (fit_fingerprint.cc).
+  Json job_fingerprint() const;  // when a run goes on
+  // On all workers, a line each: what they were given, and where they are.
+  std::string job_text() const;
+  std::string state_text() const;
+  std::string data_text() const;  // a part of job_text()
   // Whether a checkpoint is to be written when the run has done so many steps.
   bool is_save_due(uint64_t steps) const;
   bool is_time_to_save(bool by_steps) const;  // or by time
@@ -196,6 +200,7 @@ class FitLoop {
   std::atomic<ShardRange> own_shards_{};
   const StepSize full_step_;
   Balancer balancer_;
+  std::string data_text_;
   std::vector<int> strategy_members_;  // names, by rank
   std::vector<int> computing_;         // those of them that compute
   std::vector<int> averaged_;          // whose statistics were averaged last

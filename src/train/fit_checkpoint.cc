@@ -6,7 +6,6 @@
 
 #include "base/atomic_file.h"
 #include "base/json.h"
-#include "base/sha256.h"
 #include "observe/history_json.h"
 #include "starling/error.h"
 #include "train/fit.h"
@@ -62,67 +61,6 @@ constexpr const char* kNumbers = "numbers";
 std::string callback_name(size_t index) { return fmt::format("{}{}", kCallbackPrefix, index); }
 
 }  // namespace
-
-// What must be the same when a run goes on, because it is part of its numbers.
-Json FitLoop::job_fingerprint() const {
-  Json job;
-  job["seed"] = impl_.options.seed;
-  job["batch"] = options_.batch;
-  job["accumulate"] = options_.accumulate;
-  job["shards"] = impl_.shards_of(options_.batch);
-  job["micro_batch"] = executor_.options().micro_batch;
-  job["precision"] = precision_name(impl_.options.precision);
-  job["samples"] = train_.size();
-  job["shuffle"] = options_.shuffle;
-  job["optimizer"] = optimizer_name(impl_.options.optimizer.kind);
-  return job;
-}
-
-// What must be the same on all workers, a line each.
-std::string FitLoop::fingerprint_text() const {
-  if (impl_.world().workers() == 1) return {};  // nobody to compare with
-  std::string text;
-  for (const auto& [name, value] : numbers()) text += fmt::format("{} {}\n", name, value);
-  text += fmt::format("workers {}\nlanes {}\nbalance {}\n", strategy_->workers(),
-                      executor_.lanes().count(), static_cast<int>(impl_.options.strategy.balance));
-  text +=
-      fmt::format("strategy {} replicas {}\n", strategy_->name(), impl_.options.strategy.replicas);
-  if (trains_apart()) {
-    const StrategyOptions& apart = impl_.options.strategy;
-    text +=
-        fmt::format("consistency {} {} {} partition {} ahead {} damping {} adjust_momentum {}\n",
-                    apart.consistency, apart.staleness, apart.backup, apart.partition, apart.ahead,
-                    apart.damping, apart.adjust_momentum);
-    text += fmt::format(
-        "period {} outer {} local_state {} post_local_after {} tasks {} match {} beta {}\n",
-        apart.period, apart.outer, apart.local_state, apart.post_local_after, apart.tasks,
-        apart.match, apart.beta);
-  }
-  const Json job = job_fingerprint();
-  for (const auto& [key, value] : job.items()) text += fmt::format("{} {}\n", key, to_text(value));
-  text +=
-      fmt::format("epochs {}\nstep {}\nmodel {}\nloss {}\n", options_.epochs, impl_.summary.steps,
-                  sha256_hex(impl_.model.summary()), impl_.options.loss->kind());
-  for (const MetricPtr& metric : impl_.options.metrics)
-    text += fmt::format("metric {}\n", metric->kind());
-  const Optimizer& o = impl_.options.optimizer;
-  text += fmt::format(
-      "learning_rate {}\nmomentum {}\nbetas {} {}\nepsilon {}\nweight_decay {}\nclip_value {}\n"
-      "clip_norm {}\n",
-      o.learning_rate, o.momentum, o.beta1, o.beta2, o.epsilon, o.weight_decay,
-      o.clip_value.value_or(0), o.clip_norm.value_or(0));
-  std::string decays;
-  for (const Slice& slice : impl_.state.space.slices()) {
-    if (slice.weight_decay) decays += fmt::format("{} {}\n", slice.name, *slice.weight_decay);
-  }
-  text += fmt::format("weight_decay of layers {}\n", sha256_hex(decays));
-  text += fmt::format("schedule {} {} {} {} {} {}\n", static_cast<int>(o.schedule.kind),
-                      o.schedule.warmup_steps, o.schedule.every,
-                      fmt::join(o.schedule.milestones, ","), o.schedule.gamma, o.schedule.floor);
-  if (!impl_.world().shares_memory())
-    text += fmt::format("weights {}\n", trainer_.weights_sha256());
-  return text;
-}
 
 void FitLoop::open_store() {
   store_ = std::make_unique<CheckpointStore>(options_.checkpoints.folder,

@@ -141,6 +141,7 @@ TrainState::TrainState(const Graph& graph, const Optimizer& description, uint64_
     return;
   }
   world.agree("drawing the initial weights", [&] {
+    world.require_same("model", layout_text());
     make(world);
     if (!world.shares_memory() || world.is_chief()) draw_weights(seed);
     world.barrier("drawing the initial weights");
@@ -158,6 +159,17 @@ size_t state_floats(const ParameterSpace& space, const MomentsLayout& moments, s
 }  // namespace
 
 TrainState::~TrainState() = default;
+
+std::string TrainState::layout_text() const {
+  std::string text = fmt::format("optimizer {}\nlanes {}\nseats {}\n", optimizer_name(optimizer_kind),
+                                 options_.lanes, options_.seats);
+  const std::span<const Slice> slices = space.slices();
+  for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice)  // from the first layer on
+    text += fmt::format("{} {}\n", slice->name, slice->shape.to_string());
+  for (const MomentsLayout::Entry& entry : moments.entries())
+    text += fmt::format("{} {} channels\n", entry.name, entry.spec.channels);
+  return text;
+}
 
 void TrainState::make(World& world) {
   const auto kinds = static_cast<size_t>(state_count(optimizer_kind));

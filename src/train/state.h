@@ -77,6 +77,8 @@ struct TrainState {
   std::unique_ptr<Snapshot> given;  // by the others, to a worker that joined: for the next fit
 
  private:
+  // What memory of the state depends on, a line each.
+  std::string layout_text() const;
   void make(World& world);
   void join(World& world);
   void lay_out(const World& world, std::optional<SharedSegment> segment);

@@ -1,10 +1,12 @@
 // Workers as threads of one process, over tcp: for what needs a worker to misbehave.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <atomic>
 
+#include "data/digest.h"
 #include "starling/starling.h"
 #include "train/workers_testing.h"
 
@@ -82,10 +84,34 @@ TEST(Workers, WithOtherWeightsAreRefusedBeforeTheFirstStep) {
         EXPECT_GT(steps[rank], 0u);
       } else {
         EXPECT_THAT(errors[rank],
-                    testing::ContainsRegex("have not the same job: \"weights [0-9a-f]+\" against "
+                    testing::ContainsRegex("have not the same state: \"weights [0-9a-f]+\" against "
                                            "\"weights [0-9a-f]+\""));
         EXPECT_EQ(steps[rank], 0u);
       }
+    }
+  }
+}
+
+// As many samples, and they look alike.
+TEST(Workers, WithOtherDataAreRefusedBeforeTheFirstStep) {
+  const auto data_of = [](uint64_t seed) {
+    return data::synthetic({.samples = 40, .features = {6}, .classes = 3, .seed = seed}).cached();
+  };
+  for (const bool validation : {false, true}) {
+    const auto errors = run_workers(3, [&](const std::shared_ptr<World>& world) {
+      const Cluster cluster(world);
+      Trainer trainer(
+          Sequential({6}, {dense(8, relu), dense(3)}),
+          {.loss = softmax_cross_entropy(), .lanes = 1, .shards = 4, .cluster = cluster});
+      const data::Dataset own = data_of(cluster.rank() == 2 ? 7 : 1);
+      FitOptions options{.epochs = 1, .batch = 16};
+      if (validation) options.validation = own;
+      trainer.fit(validation ? data_of(1) : own, options);
+    });
+    for (const std::string& error : errors) {
+      EXPECT_THAT(error, testing::HasSubstr(fmt::format("workers 0 and 2 have not the same job: "
+                                                        "\"{} data 40 of ",
+                                                        validation ? "validation" : "training")));
     }
   }
 }
@@ -106,13 +132,16 @@ TEST(Workers, ReadOnlyWhatTheyCompute) {
   };
   const std::string alone = hash_of(Cluster());
   for (std::atomic<int>& count : reads) EXPECT_EQ(count.exchange(0), 2);
+  data::digest(data);  // by which workers compare their data: each of them reads that, too
+  std::vector<int> compared;
+  for (std::atomic<int>& count : reads) compared.push_back(count.exchange(0));
   for (const std::string& error : run_workers(3, [&](const std::shared_ptr<World>& world) {
          EXPECT_EQ(hash_of(Cluster(world)), alone);
        })) {
     EXPECT_EQ(error, "");
   }
-  for (const std::atomic<int>& count : reads)
-    EXPECT_EQ(count, 2) << "once an epoch, by one of them";
+  for (size_t i = 0; i < reads.size(); ++i)
+    EXPECT_EQ(reads[i], 2 + 3 * compared[i]) << "once an epoch, by one of them";
 }
 
 // Changes its own options when all have compared theirs: it takes samples in another order.
