@@ -11,12 +11,16 @@ namespace starling {
 namespace {
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
+std::string example_workers() {
+  return std::filesystem::path(STARLING_COMMAND).replace_filename("example_fashion_workers");
+}
+
 TEST_F(WorkersTest, ExampleHasTheSameWeightsAloneAndLaunched) {
-  const std::string program =
-      std::filesystem::path(STARLING_COMMAND).replace_filename("example_fashion_workers");
+  const std::string program = example_workers();
   Process alone({program, "--synthetic"}, {.folder = folder_.string()});
   ASSERT_EQ(alone.wait(), 0) << alone.error();
   EXPECT_THAT(alone.output(), HasSubstr("weights "));
@@ -30,8 +34,7 @@ TEST_F(WorkersTest, ExampleHasTheSameWeightsAloneAndLaunched) {
 }
 
 TEST_F(WorkersTest, ProgramsOfOnesOwnAreCappedByTheEnvironmentToo) {
-  const std::string program =
-      std::filesystem::path(STARLING_COMMAND).replace_filename("example_fashion_workers");
+  const std::string program = example_workers();
   const auto weights = [&](const std::vector<std::string>& variables) {
     variables_ = variables;
     return done({"launch", "-n", "2", "--", program, "--synthetic"}).output;
@@ -85,6 +88,19 @@ TEST_F(WorkersTest, EndsAreSeenAlsoWhereWhoStartsTheLauncherIgnoresThem) {
   EXPECT_EQ(std::stoull(ignored.substr(ignored.find(':') + 1), nullptr, 16) >> (SIGCHLD - 1) & 1,
             0u)
       << ignored;
+}
+
+// Without having failed, and before it has met them: the one over whose end nobody is told by the
+// kernel.
+TEST_F(WorkersTest, WhoEndsEarlyKeepsNobodyWaiting) {
+  const std::string script = "if [ $STARLING_RANK = 1 ]; then exit 0; fi; exec " +
+                             example_workers() + " --synthetic";
+  for (const char* const fabric : {"shm", "tcp"}) {
+    const Ended ended = run({"launch", "-n", "3", "--fabric", fabric, "--", "/bin/sh", "-c", script});
+    EXPECT_EQ(ended.code, 1);
+    EXPECT_THAT(ended.error, ContainsRegex("peer 1 is gone|worker 1 has ended before it met"))
+        << fabric;
+  }
 }
 
 // They may have said nothing.

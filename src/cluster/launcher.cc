@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <fstream>
 #include <optional>
+#include <utility>
 
 #include "base/say.h"
 #include "cluster/coordination.h"
@@ -272,6 +273,8 @@ class Launch {
       coordination_->mark_gone(rank);
     } else if (starter_.segment() != nullptr) {
       ShmFabric::mark_gone_in(*starter_.segment(), rank);
+    } else if (!std::exchange(first_end_is_told_, true)) {
+      starter_.tell_of_end(rank);  // who hears it ends, too: the others know by their connections
     }
     if (is_guest(rank)) return turn_away(rank, status);
     if (WIFSIGNALED(status) && can_survive(worker, WTERMSIG(status)))
@@ -573,6 +576,7 @@ class Launch {
   std::optional<int> failed_;                 // the code of the first that did
   std::optional<int> failed_first_;           // which it was, if it ended by itself
   bool stopping_ = false;                     // all were asked to
+  bool first_end_is_told_ = false;
   std::optional<Coordination> coordination_;  // if workers are to survive the loss of others
   std::vector<Fault> faults_;                 // that have not happened
   std::optional<RequestSocket> requests_;

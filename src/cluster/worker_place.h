@@ -16,6 +16,9 @@ namespace starling {
 
 enum class FabricKind { kShm, kTcp };
 
+// The number of the view that a launcher's first workers are in.
+inline constexpr int64_t kFirstView = 1;
+
 struct WorkerPlace {
   int rank = 0;
   int workers = 1;

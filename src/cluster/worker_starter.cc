@@ -16,6 +16,7 @@
 
 #include "cluster/control.h"
 #include "cluster/worker_error.h"
+#include "fabric/tcp/rendezvous.h"
 #include "starling/error.h"
 
 namespace starling {
@@ -71,6 +72,14 @@ WorkerPlace WorkerStarter::place(int rank) const {
     for (const TcpListener& listener : listeners_) place.ports.push_back(listener.address().port);
   }
   return place;
+}
+
+void WorkerStarter::tell_of_end(int ended) const {
+  RendezvousOptions options{.rank = ended, .token = token_, .view = kFirstView};
+  for (const TcpListener& listener : listeners_) options.addresses.push_back(listener.address());
+  for (size_t rank = 0; rank < listeners_.size(); ++rank) {
+    if (static_cast<int>(rank) != ended) starling::tell_of_end(options, options.addresses[rank]);
+  }
 }
 
 WorkerStarter::Started WorkerStarter::start(int rank, int slot) {

@@ -40,6 +40,9 @@ class WorkerStarter {
   // The calls are in order of rank.
   Started start(int rank, int slot);
 
+  // The worker has ended: tells the others, over tcp, which may still wait to meet it.
+  void tell_of_end(int ended) const;
+
   // Of the first view; null over tcp.
   const SharedSegment* segment() const { return segment_ ? &*segment_ : nullptr; }
 

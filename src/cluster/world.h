@@ -275,7 +275,7 @@ class World {
   int rank_ = 0;
   std::vector<int> members_{0};  // names, by rank
   std::vector<int> servers_;     // those of them that are to serve only
-  int64_t view_ = 1;
+  int64_t view_ = kFirstView;
   bool has_state_ = true;
   std::vector<int> newcomers_;  // of the view, that have not got the state
   int donor_ = -1;

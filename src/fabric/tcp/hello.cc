@@ -30,6 +30,8 @@ std::string describe_verdict(HelloVerdict verdict) {
       return "its rank is taken";
     case HelloVerdict::kView:
       return "it is in another view";
+    case HelloVerdict::kEnded:
+      return "it has ended";
   }
   return "for a reason that is not known here";
 }
@@ -61,7 +63,7 @@ std::optional<Hello> parse_hello(std::span<const std::byte, kHelloBytes> bytes) 
               .view = read_little_endian(&bytes[48], 8)};
   std::copy_n(&bytes[16], hello.token.size(), hello.token.begin());
   if (hello.version != kProtocolVersion) return hello;  // the rest may mean something else
-  const bool sane = hello.verdict <= HelloVerdict::kView && hello.world <= kWorldMost &&
+  const bool sane = hello.verdict <= HelloVerdict::kEnded && hello.world <= kWorldMost &&
                     hello.rank < hello.world && hello.connections <= kConnectionsMost &&
                     hello.connection < hello.connections;
   return sane ? std::optional(hello) : std::nullopt;

@@ -24,6 +24,7 @@ enum class HelloVerdict : uint32_t {
   kWorld = 2,
   kRank = 3,
   kView = 4,
+  kEnded = 5,  // no answer: whoever started the rank says that it has ended (rendezvous.h)
 };
 // In words that follow "peer 3 refused this worker: ".
 std::string describe_verdict(HelloVerdict verdict);

@@ -28,6 +28,16 @@ constexpr std::chrono::seconds kStrangersTime{1};
 // For an interrupt, and between two tries to reach one who is not in the same view yet.
 constexpr std::chrono::milliseconds kLookEvery{5};
 
+Hello hello_of(const RendezvousOptions& options, uint32_t connection) {
+  return {.version = kProtocolVersion,
+          .token = options.token,
+          .rank = static_cast<uint32_t>(options.rank),
+          .world = static_cast<uint32_t>(options.addresses.size()),
+          .connection = connection,
+          .connections = static_cast<uint32_t>(options.connections_per_peer),
+          .view = options.view};
+}
+
 class Meeting {
  public:
   Meeting(const TcpListener& listener, const RendezvousOptions& options)
@@ -81,15 +91,7 @@ class Meeting {
 
   size_t rank() const { return static_cast<size_t>(options_.rank); }
 
-  Hello own_hello(uint32_t connection) const {
-    return {.version = kProtocolVersion,
-            .token = options_.token,
-            .rank = static_cast<uint32_t>(options_.rank),
-            .world = static_cast<uint32_t>(world_),
-            .connection = connection,
-            .connections = static_cast<uint32_t>(per_peer_),
-            .view = options_.view};
-  }
+  Hello own_hello(uint32_t connection) const { return hello_of(options_, connection); }
 
   void wait_and_serve() {
     const bool full = is_full();
@@ -173,10 +175,27 @@ class Meeting {
       if (guest.hello->verdict != HelloVerdict::kWelcome) throw_refused(guest);
       return conclude(guest);
     }
+    if (guest.hello->verdict == HelloVerdict::kEnded) return hear_of_end(guest);
     Hello answer = own_hello(guest.hello->connection);
     answer.verdict = judge(*guest.hello);
     write_hello(answer, guest.out);
     guest.answered = true;
+  }
+
+  void hear_of_end(Guest& guest) const {
+    guest.over = true;
+    const Hello& hello = *guest.hello;
+    if (hello.version != kProtocolVersion || hello.view != options_.view || hello.world != world_)
+      return;
+    if (hello.rank == rank() || has_met(hello.rank)) return;
+    throw LostWorker(
+        fmt::format("worker {} has ended before it met worker {}", hello.rank, rank()),
+        "look for what it says; all workers of a job make the same calls", static_cast<int>(hello.rank));
+  }
+
+  bool has_met(size_t peer) const {
+    return std::all_of(found_[peer].begin(), found_[peer].end(),
+                       [](const Socket& socket) { return bool(socket); });
   }
 
   HelloVerdict judge(const Hello& hello) const {
@@ -231,10 +250,7 @@ class Meeting {
   [[noreturn]] void throw_missing(bool interrupted) const {
     std::vector<size_t> missing;
     for (size_t peer = 0; peer < world_; ++peer) {
-      const auto& sockets = found_[peer];
-      if (!std::all_of(sockets.begin(), sockets.end(), [](const Socket& s) { return bool(s); })) {
-        missing.push_back(peer);
-      }
+      if (!has_met(peer)) missing.push_back(peer);
     }
     const auto waited = std::chrono::floor<std::chrono::milliseconds>(Clock::now() - begin_);
     throw LostWorker(
@@ -257,6 +273,18 @@ class Meeting {
 std::vector<std::vector<Socket>> rendezvous(const TcpListener& listener,
                                             const RendezvousOptions& options) {
   return Meeting(listener, options).run();
+}
+
+void tell_of_end(const RendezvousOptions& of_ended, const TcpAddress& listener) {
+  const Socket socket = begin_connect(listener);
+  pollfd connected{.fd = socket.fd(), .events = POLLOUT, .revents = 0};
+  constexpr int kWaitMs = 100;
+  if (poll(&connected, 1, kWaitMs) <= 0) return;
+  Hello hello = hello_of(of_ended, 0);
+  hello.verdict = HelloVerdict::kEnded;
+  std::array<std::byte, kHelloBytes> bytes;
+  write_hello(hello, bytes);
+  static_cast<void>(::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 }  // namespace starling

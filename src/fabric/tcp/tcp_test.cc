@@ -195,6 +195,26 @@ TEST_F(OneSide, SaysWhoDidNotCome) {
   EXPECT_THAT(why, HasSubstr("ms for the others; missing: 1"));
 }
 
+TEST_F(OneSide, GivesUpWhenItIsToldThatTheOtherHasEnded) {
+  const RendezvousOptions other{
+      .rank = 1, .addresses = {address_, {}}, .token = test_token(), .connections_per_peer = 1};
+  RendezvousOptions of_a_stranger = other, of_another_view = other, of_itself = other;
+  of_a_stranger.token[0] ^= std::byte{1};
+  of_another_view.view = 7;
+  of_itself.rank = 0;
+  for (const RendezvousOptions& ended : {of_a_stranger, of_another_view, of_itself, other})
+    tell_of_end(ended, address_);
+  EXPECT_EQ(error_of([&] { const TcpFabric fabric(std::move(listener_), options()); }).what(),
+            std::string("worker 1 has ended before it met worker 0"));
+}
+
+TEST_F(OneSide, WhomItHasMetMayEnd) {
+  meet([](Fabric& fabric) { EXPECT_FALSE(fabric.gone(1)); },
+       [&](Stranger&) {
+         tell_of_end({.rank = 1, .addresses = {address_, {}}, .token = test_token()}, address_);
+       });
+}
+
 TEST_F(OneSide, AMeetingThatIsInterruptedSaysSo) {
   const std::atomic<bool> interrupt = true;
   TcpOptions interrupted = options();
