@@ -441,8 +441,14 @@ TEST_F(WorkersFault, APortInUseIsToldWithTheFix) {
                                                  "use",
                                                  taken.address().port)),
                            HasSubstr("another program has this port: choose another")));
-  EXPECT_EQ(run_with("STARLING_PORTS=1234").first, 2);
-  EXPECT_EQ(run_with("STARLING_PORTS=12,x").first, 2);
+  for (const auto& [ports, why] : {std::pair{"1234", "1 ports for 2 workers"},
+                                   {"12,x", "\"x\" is no port"},
+                                   {"12,70000", "\"70000\" is no port"},
+                                   {"12,", "\"\" is no port"}}) {
+    const auto [refused, message] = run_with(fmt::format("STARLING_PORTS={}", ports));
+    EXPECT_EQ(refused, 2);
+    EXPECT_THAT(message, AllOf(HasSubstr(why), HasSubstr("give one for each worker")));
+  }
   EXPECT_FALSE(exists("runs/mlp"));
 }
 

@@ -49,12 +49,21 @@ Number number(const char* name, const char* text, Number least, Number most) {
   return value;
 }
 
+Error bad_ports(const std::string& text, const std::string& why) {
+  return input_error(fmt::format("{} = \"{}\" in the environment: {}", kPorts, text, why),
+                     "give one for each worker, as 29500,29501; or none, for any that are free");
+}
+
 std::vector<uint16_t> ports_of(const std::string& text) {
   std::vector<uint16_t> ports;
   for (size_t at = 0; at <= text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
-    ports.push_back(
-        static_cast<uint16_t>(number(kPorts, text.substr(at, end - at).c_str(), 1, 65535)));
+    const std::string_view word = std::string_view(text).substr(at, end - at);
+    uint16_t port = 0;
+    const auto [rest, error] = std::from_chars(word.begin(), word.end(), port);
+    if (error != std::errc() || rest != word.end() || port == 0)
+      throw bad_ports(text, fmt::format("\"{}\" is no port (1 … 65535)", word));
+    ports.push_back(port);
     at = end + 1;
   }
   return ports;
@@ -153,11 +162,8 @@ std::vector<uint16_t> WorkerPlace::find_ports(const Lookup& lookup, int workers)
   // Those of a worker that has become a launcher itself are in use.
   if (text == nullptr || *text == '\0' || lookup(kRank) != nullptr) return {};
   std::vector<uint16_t> ports = ports_of(text);
-  if (ports.size() != static_cast<size_t>(workers)) {
-    throw input_error(fmt::format("{} = \"{}\" in the environment: {} ports for {} workers", kPorts,
-                                  text, ports.size(), workers),
-                      "give one for each worker, as 29500,29501; or none, for any that are free");
-  }
+  if (ports.size() != static_cast<size_t>(workers))
+    throw bad_ports(text, fmt::format("{} ports for {} workers", ports.size(), workers));
   return ports;
 }
 
