@@ -41,6 +41,10 @@ TEST_F(Process, AnAbsentProgramIsNotFound) {
             ProcessResult::Outcome::kNotFound);
 }
 
+TEST_F(Process, TheDeadlineEndsWhatWritesWithoutEnd) {
+  EXPECT_EQ(run_process({"yes"}, folder_, 50ms).outcome, ProcessResult::Outcome::kTimedOut);
+}
+
 TEST_F(Process, TheDeadlineEndsTheProgramAndItsChildren) {
   const ProcessResult result =
       run_process({"sh", "-c", "mkfifo pipe; cat pipe & wait"}, folder_, 50ms);

@@ -74,16 +74,19 @@ class SpawnPlan {
   posix_spawnattr_t attributes_;
 };
 
-// Takes what the pipe holds now and keeps the end of it. False when the pipe is closed.
+// Takes what the pipe holds now, or as much of it as a pipe can hold: some write faster than this
+// reads. Keeps the end of it. False when the pipe is closed.
 bool drain(int fd, std::string& output) {
+  constexpr int kPiecesMost = 256;
   std::array<char, 4096> piece;
-  while (true) {
+  for (int pieces = 0; pieces < kPiecesMost; ++pieces) {
     const ssize_t count = ::read(fd, piece.data(), piece.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return count < 0 && errno == EAGAIN;
     output.append(piece.data(), static_cast<size_t>(count));
     if (output.size() > kMaxOutputBytes) output.erase(0, output.size() - kMaxOutputBytes);
   }
+  return true;
 }
 
 // Waits for the end of the program, keeping its output. False when the deadline passes first. The
