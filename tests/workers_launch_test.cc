@@ -93,10 +93,11 @@ TEST_F(WorkersTest, EndsAreSeenAlsoWhereWhoStartsTheLauncherIgnoresThem) {
 // Without having failed, and before it has met them: the one over whose end nobody is told by the
 // kernel.
 TEST_F(WorkersTest, WhoEndsEarlyKeepsNobodyWaiting) {
-  const std::string script = "if [ $STARLING_RANK = 1 ]; then exit 0; fi; exec " +
-                             example_workers() + " --synthetic";
+  const std::string script =
+      "if [ $STARLING_RANK = 1 ]; then exit 0; fi; exec " + example_workers() + " --synthetic";
   for (const char* const fabric : {"shm", "tcp"}) {
-    const Ended ended = run({"launch", "-n", "3", "--fabric", fabric, "--", "/bin/sh", "-c", script});
+    const Ended ended =
+        run({"launch", "-n", "3", "--fabric", fabric, "--", "/bin/sh", "-c", script});
     EXPECT_EQ(ended.code, 1);
     EXPECT_THAT(ended.error, ContainsRegex("peer 1 is gone|worker 1 has ended before it met"))
         << fabric;

@@ -14,8 +14,8 @@ namespace starling {
 // Whether claims pay on this processor.
 bool claims_pay();
 // Whether it pays, too, to copy what all read and one writes, for each to read its own
-// (strategy/weight_copies.h): not on Zen 5, where the copies cost more than they save within a group
-// of cores, and save little more than claims between groups.
+// (strategy/weight_copies.h): not on Zen 5, where the copies cost more than they save within a
+// group of cores, and save little more than claims between groups.
 bool copies_pay();
 // For tests: as if both did, or did not; nullopt: as it is. Not while workers run.
 void force_claims(std::optional<bool> pay);

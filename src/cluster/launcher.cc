@@ -573,9 +573,9 @@ class Launch {
   WorkerStarter starter_;
   std::vector<Worker> workers_;
   std::vector<WorkerError> errors_;
-  std::optional<int> failed_;                 // the code of the first that did
-  std::optional<int> failed_first_;           // which it was, if it ended by itself
-  bool stopping_ = false;                     // all were asked to
+  std::optional<int> failed_;        // the code of the first that did
+  std::optional<int> failed_first_;  // which it was, if it ended by itself
+  bool stopping_ = false;            // all were asked to
   bool first_end_is_told_ = false;
   std::optional<Coordination> coordination_;  // if workers are to survive the loss of others
   std::vector<Fault> faults_;                 // that have not happened

@@ -161,8 +161,8 @@ size_t state_floats(const ParameterSpace& space, const MomentsLayout& moments, s
 TrainState::~TrainState() = default;
 
 std::string TrainState::layout_text() const {
-  std::string text = fmt::format("optimizer {}\nlanes {}\nseats {}\n", optimizer_name(optimizer_kind),
-                                 options_.lanes, options_.seats);
+  std::string text = fmt::format("optimizer {}\nlanes {}\nseats {}\n",
+                                 optimizer_name(optimizer_kind), options_.lanes, options_.seats);
   const std::span<const Slice> slices = space.slices();
   for (auto slice = slices.rbegin(); slice != slices.rend(); ++slice)  // from the first layer on
     text += fmt::format("{} {}\n", slice->name, slice->shape.to_string());

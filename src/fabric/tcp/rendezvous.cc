@@ -107,11 +107,14 @@ class Meeting {
     if (left <= 0 || interrupted) throw_missing(interrupted);
     left =
         std::min<long>(left, full || options_.interrupt != nullptr ? kLookEvery.count() : INT_MAX);
+    const std::optional<size_t> ended = ended_;
+    if (ended) left = 0;
     if (poll(polled.data(), polled.size(), static_cast<int>(left)) < 0) return;  // interrupted
     for (size_t i = 0; i < guests_.size(); ++i) {
       if (polled[i + 1].revents != 0) serve(guests_[i]);
     }
     std::erase_if(guests_, [](const Guest& guest) { return guest.over; });
+    if (ended) give_up_if_ended(*ended);
     if (polled[0].revents != 0) accept_all();
   }
 
@@ -182,15 +185,21 @@ class Meeting {
     guest.answered = true;
   }
 
-  void hear_of_end(Guest& guest) const {
+  // Perhaps it has met this rank all the same, and its answer is there to be read.
+  void hear_of_end(Guest& guest) {
     guest.over = true;
     const Hello& hello = *guest.hello;
-    if (hello.version != kProtocolVersion || hello.view != options_.view || hello.world != world_)
-      return;
-    if (hello.rank == rank() || has_met(hello.rank)) return;
-    throw LostWorker(
-        fmt::format("worker {} has ended before it met worker {}", hello.rank, rank()),
-        "look for what it says; all workers of a job make the same calls", static_cast<int>(hello.rank));
+    const bool is_meant = hello.version == kProtocolVersion && hello.view == options_.view &&
+                          hello.world == world_ && hello.rank != rank();
+    if (is_meant) ended_ = hello.rank;
+  }
+
+  void give_up_if_ended(size_t peer) {
+    ended_.reset();
+    if (has_met(peer)) return;
+    throw LostWorker(fmt::format("worker {} has ended before it met worker {}", peer, rank()),
+                     "look for what it says; all workers of a job make the same calls",
+                     static_cast<int>(peer));
   }
 
   bool has_met(size_t peer) const {
@@ -266,6 +275,7 @@ class Meeting {
   std::vector<Guest> guests_;
   std::vector<std::vector<Socket>> found_;
   size_t missing_ = 0;
+  std::optional<size_t> ended_;  // a rank that is said to have ended, since the last look at guests
 };
 
 }  // namespace

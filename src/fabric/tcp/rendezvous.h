@@ -30,9 +30,9 @@ struct RendezvousOptions {
 std::vector<std::vector<Socket>> rendezvous(const TcpListener& listener,
                                             const RendezvousOptions& options);
 
-// By whoever started the ranks of the first view: tells one that is perhaps still waiting for
-// others that rank `ended` has ended, and won't come. It then gives up, unless it has met that one.
-// Blocks for 100 ms at most; whether it is heard is not known.
+// By whoever started the ranks of a view: tells one that is perhaps still waiting for others that
+// the rank of these options has ended, and won't come. It then gives up, unless it has met that
+// one. Blocks for 100 ms at most; whether it is heard is not known.
 void tell_of_end(const RendezvousOptions& of_ended, const TcpAddress& listener);
 
 }  // namespace starling
